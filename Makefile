@@ -1,0 +1,60 @@
+# Swingpool: `make help` lists what there is.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test verify format generate e2e e2e-quick cluster-up cluster-down image lock clean
+
+help: ## Show this help.
+	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}'
+
+$(STAMP): requirements/dev.lock pyproject.toml
+	@echo "==> setting up $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+setup: $(STAMP) ## Make .venv with everything that development needs.
+
+demo: $(STAMP) ## Bring up a real cluster, install, serve load, flip workers; report in build/demo/.
+	@$(BIN)/python -m e2e.demo
+
+test: $(STAMP) ## Run unit tests, and integration tests against a real API server.
+	@$(BIN)/python -m pytest
+
+e2e: $(STAMP) ## Run the whole system on real nodes, with failures, under load.
+	@$(BIN)/python -m e2e
+
+e2e-quick: $(STAMP) ## A short slice of the e2e.
+	@$(BIN)/python -m e2e --quick
+
+verify: $(STAMP) ## Check format, lint, types, borders, generated files and file sizes.
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m tools.check_generated
+	@$(BIN)/python -m tools.check_size
+
+format: $(STAMP) ## Format the code and fix what can be fixed.
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+generate: $(STAMP) ## Write the generated files anew (CRD and its copies).
+	@$(BIN)/python -m tools.generate
+
+cluster-up: $(STAMP) ## Bring up the development cluster and leave it running.
+	@$(BIN)/python -m e2e.cluster up
+
+cluster-down: $(STAMP) ## Take the development cluster down.
+	@$(BIN)/python -m e2e.cluster down
+
+lock: $(STAMP) ## Pin the dependencies anew.
+	@tools/lock.sh
+
+clean: ## Remove what was built here; caches outside the tree stay.
+	@rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

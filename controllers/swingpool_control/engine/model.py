@@ -1,0 +1,84 @@
+"""The performance model's interface: how long one engine step takes, what fits, what a transfer costs.
+
+Sizing, swing control, placement, the simulated worker and the simulator all ask a `PerformanceModel`. Everything is
+expressed through one primitive, the duration of one engine iteration, so that prefill, decode and mixed steps cannot
+contradict one another.
+"""
+
+from typing import Protocol
+
+
+class PerformanceModel(Protocol):
+    """One (model, accelerator, engine layout)."""
+
+    @property
+    def name(self) -> str:
+        """What it models, for reasons and logs."""
+        ...
+
+    @property
+    def kv_capacity_tokens(self) -> int:
+        """Tokens of KV cache that one worker holds."""
+        ...
+
+    @property
+    def max_batched_tokens(self) -> int:
+        """Tokens per iteration, the chunked prefill budget."""
+        ...
+
+    @property
+    def startup_s(self) -> float:
+        """Seconds from a pod's creation to its first served request."""
+        ...
+
+    def step_s(
+        self, *, prefill_tokens: int, prefill_context_tokens: int, decode_sequences: int, decode_context_tokens: int
+    ) -> float:
+        """Duration of one iteration, in seconds; monotone in every argument and never negative.
+
+        Args:
+            prefill_tokens: prompt tokens computed in this iteration, over all requests.
+            prefill_context_tokens: sum over prefill chunks of chunk length times the tokens that lie before it and half
+                of the chunk itself (attention work; token^2).
+            decode_sequences: sequences that get one token each.
+            decode_context_tokens: tokens of KV cache that those sequences read, summed.
+        """
+        ...
+
+    def transfer_s(self, *, tokens: int) -> float:
+        """Seconds to move the KV cache of so many tokens from one worker to another, alone on the link."""
+        ...
+
+
+def prefill_s(model: PerformanceModel, *, prompt_tokens: int, cached_tokens: int = 0) -> float:
+    """Seconds to compute a prompt alone on a worker, chunked by its token budget.
+
+    Args:
+        model: the performance model.
+        prompt_tokens: length of the whole prompt.
+        cached_tokens: length of its prefix that the worker has already; they are read, not computed.
+    """
+    total, done = 0.0, min(cached_tokens, prompt_tokens)
+    while done < prompt_tokens:
+        chunk = min(prompt_tokens - done, model.max_batched_tokens)
+        total += model.step_s(
+            prefill_tokens=chunk,
+            prefill_context_tokens=chunk * done + chunk * chunk // 2,
+            decode_sequences=0,
+            decode_context_tokens=0,
+        )
+        done += chunk
+    return total
+
+
+def decode_step_s(model: PerformanceModel, *, sequences: int, context_tokens: int) -> float:
+    """Seconds between two tokens of every sequence in a pure decode batch.
+
+    Args:
+        model: the performance model.
+        sequences: sequences in the batch.
+        context_tokens: their contexts' lengths, summed.
+    """
+    return model.step_s(
+        prefill_tokens=0, prefill_context_tokens=0, decode_sequences=sequences, decode_context_tokens=context_tokens
+    )

@@ -1,0 +1,73 @@
+"""What the router sees of its cluster: the picker writes it, the manager's loops read it.
+
+Counts are totals since the picker started; rates and percentiles are over the last `window_s`. A figure that the picker
+does not have is `Unknown`. Unix times are the picker's clock.
+"""
+
+from dataclasses import dataclass
+
+from swingpool_control.figures import Figure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Percentiles:
+    """Percentiles of a latency in seconds over a window, and how many values they stand on."""
+
+    p50: Figure
+    p90: Figure
+    p95: Figure
+    p99: Figure
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerObservation:
+    """One worker as the picker sees it."""
+
+    pod: str
+    address: str
+    """`ip:port` of its HTTP API."""
+    role: str
+    """The role label's value; empty if it has none."""
+    role_since_unix_s: float
+    """When the picker first saw the worker in this role."""
+    in_rotation: bool
+    """Whether it gets requests of its role (ready, answering, not draining, not being deleted)."""
+    why_not: str
+    """Why it is out of rotation; empty if it is in."""
+    pending_prefill_tokens: int
+    """Prompt tokens sent to it for prefill and not computed yet."""
+    prefills_in_flight: int
+    """Prefill legs it holds now."""
+    decodes_in_flight: int
+    """Requests whose tokens it generates now, as far as this picker sent them."""
+    prefills_served: int
+    decodes_served: int
+    first_served_in_role_unix_s: Figure
+    """When it served the first request of its present role: a finished prefill leg, or a first generated token."""
+    running: Figure
+    """`vllm:num_requests_running`, by the last scrape."""
+    waiting: Figure
+    """`vllm:num_requests_waiting`, by the last scrape."""
+    kv_usage: Figure
+    """`vllm:kv_cache_usage_perc`, 0-1, by the last scrape."""
+    scraped_unix_s: Figure
+    """When the last good scrape ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterObservation:
+    """What one picker, or all pickers of a cluster merged, see."""
+
+    picker: str
+    at_unix_s: float
+    window_s: float
+    requests_per_s: Figure
+    prompt_tokens_per_s: Figure
+    mean_isl_tokens: Figure
+    mean_osl_tokens: Figure
+    ttft_s: Percentiles
+    itl_s: Percentiles
+    queued_requests: int
+    """Requests that wait in the picker because no worker of a role is in rotation."""
+    workers: tuple[WorkerObservation, ...]
