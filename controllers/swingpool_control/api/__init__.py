@@ -1,0 +1,1 @@
+"""InferenceCluster v1alpha1: models, validation rules, CRD."""

@@ -1,0 +1,1 @@
+"""Status: conditions and what a user reads."""

@@ -1,0 +1,1 @@
+"""The performance model: steps, KV capacity, transfer, profiles."""

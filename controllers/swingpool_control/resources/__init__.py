@@ -1,0 +1,1 @@
+"""The Kubernetes objects that a spec asks for."""

@@ -1,0 +1,1 @@
+"""How many workers each pool needs, and which one to lose."""

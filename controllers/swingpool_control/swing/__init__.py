@@ -1,0 +1,1 @@
+"""Which role each swing worker has, and how it gets there."""

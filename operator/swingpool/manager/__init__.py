@@ -1,0 +1,1 @@
+"""The manager: watches InferenceClusters and carries out decisions."""

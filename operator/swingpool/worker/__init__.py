@@ -1,0 +1,1 @@
+"""The simulated worker: vLLM's HTTP API with a profile's latencies."""

@@ -1,0 +1,41 @@
+"""What a decision asks the shell to do. The shell carries these out one by one and decides nothing itself."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchWorker:
+    """Change labels and annotations of one worker pod in a single write.
+
+    The write must fail, and be decided anew, if the pod is not `uid` any more or its role label is not `expected_role`.
+    A value of None removes the key.
+    """
+
+    pod: str
+    uid: str
+    expected_role: str
+    labels: dict[str, str | None] = field(default_factory=dict)
+    annotations: dict[str, str | None] = field(default_factory=dict)
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetReplicas:
+    """Set the replicas of one pool's Deployment."""
+
+    pool: str
+    replicas: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmitEvent:
+    """Tell the user, by a Kubernetes Event on the InferenceCluster."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+Action = PatchWorker | SetReplicas | EmitEvent

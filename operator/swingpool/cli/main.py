@@ -1,0 +1,45 @@
+"""The command line's entry: one group whose commands are imported when they are asked for.
+
+Commands live in modules of this package and are listed by name here, so that `swingpool worker` does not load kopf.
+"""
+
+import importlib
+
+import click
+
+COMMANDS = {
+    "crd": "Print the CustomResourceDefinition.",
+    "manager": "Run the manager.",
+    "picker": "Run the endpoint picker beside Envoy.",
+    "worker": "Run a simulated vLLM worker.",
+}
+"""Command to its one-line help. Each is the click command `command` of the module `swingpool.cli.<command>`."""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands' names."""
+        del ctx
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command, or None if there is none of that name."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"swingpool.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing any."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "SWINGPOOL"})
+@click.version_option(package_name="swingpool")
+def main() -> None:
+    """Elastic prefill/decode pools for vLLM on Kubernetes."""
