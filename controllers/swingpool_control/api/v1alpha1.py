@@ -216,6 +216,12 @@ class Simulated(ApiModel):
         str,
         Field(pattern=r"^[0-9]+(\.[0-9]+)?$", max_length=16, description="How much faster than the profile they run."),
     ] = "1"
+    request_accelerators: Annotated[
+        bool,
+        Field(
+            description="Ask for the pools' accelerators and their nodes, as real workers would. Default: run on any node."
+        ),
+    ] = False
 
 
 class Engine(ApiModel):
