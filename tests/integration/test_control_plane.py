@@ -1,0 +1,66 @@
+"""The control plane that the other integration tests stand on: it runs, it checks, it tells who wrote what."""
+
+import json
+import subprocess
+
+import pytest
+
+from e2e.cluster.binaries import kubectl, kubernetes_version
+from e2e.cluster.controlplane import ControlPlane
+from e2e.cluster.interface import ClusterError
+
+pytestmark = pytest.mark.integration
+
+
+def _kubectl(plane: ControlPlane, *args: str) -> str:
+    command = [str(kubectl()), f"--kubeconfig={plane.kubeconfig}", *args]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def test_answers_kubectl_with_the_pinned_version(control_plane: ControlPlane) -> None:
+    version = json.loads(_kubectl(control_plane, "version", "-o", "json"))
+    assert version["serverVersion"]["gitVersion"] == kubernetes_version()
+
+
+def test_refuses_a_wrong_token(control_plane: ControlPlane) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        _kubectl(control_plane, "get", "pods", "--token=wrong", "--kubeconfig=/dev/null", *_server(control_plane))
+    assert "must be logged in" in refused.value.stderr
+
+
+def test_controllers_run(control_plane: ControlPlane) -> None:
+    _kubectl(control_plane, "create", "namespace", "controllers-run")
+    try:
+        _kubectl(control_plane, "-n", "controllers-run", "create", "deployment", "x", "--image=x", "--replicas=2")
+        _kubectl(control_plane, "-n", "controllers-run", "wait", "--for=create", "replicaset", "-l", "app=x")
+    finally:
+        _kubectl(control_plane, "delete", "namespace", "controllers-run", "--wait=false")
+
+
+def test_survives_a_restart_and_audits_writes_with_their_field_manager(control_plane: ControlPlane) -> None:
+    path = "/api/v1/namespaces/default/configmaps/audited"
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "audited"}, "data": {"a": "b"}}
+    control_plane.api.apply(path, manifest)
+    control_plane.restart_api_server()
+    assert control_plane.api.call("GET", path)["data"] == {"a": "b"}
+    control_plane.api.call("DELETE", path)
+    events = [event for event in control_plane.audit_events() if event.name == "audited"]
+    assert [(event.verb, event.field_manager, event.user) for event in events] == [
+        ("patch", "cluster-provider", "admin"),
+        ("delete", None, "admin"),
+    ]
+
+
+def test_an_api_server_that_is_away_is_told_as_such(control_plane: ControlPlane) -> None:
+    control_plane.stop_api_server()
+    try:
+        assert not control_plane.running
+        with pytest.raises(ClusterError, match="refused"):
+            control_plane.api.call("GET", "/version")
+    finally:
+        control_plane.start_api_server()
+    assert control_plane.running
+
+
+def _server(plane: ControlPlane) -> list[str]:
+    return [f"--server={plane.server}", f"--certificate-authority={plane.ca_file}"]
