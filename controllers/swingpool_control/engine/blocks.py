@@ -1,0 +1,92 @@
+"""KV cache blocks of one worker: allocation, sharing by prefix, eviction of what was used longest ago.
+
+A block is free, or held by one or more sequences. A full block whose content is known by a hash stays findable after
+its last holder has let go, until its space is needed.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+
+
+class BlockPool:
+    """All blocks of one worker.
+
+    Args:
+        total: blocks that exist, 1 or more.
+    """
+
+    def __init__(self, total: int) -> None:
+        if total < 1:
+            raise ValueError(f"a worker needs at least one KV block, not {total}")
+        self.total = total
+        self._free: OrderedDict[int, None] = OrderedDict((block, None) for block in range(total))
+        self._holders = [0] * total
+        self._hash_of: dict[int, Hashable] = {}
+        self._block_of: dict[Hashable, int] = {}
+
+    @property
+    def free(self) -> int:
+        """Blocks that nobody holds; they may still be findable by their hash."""
+        return len(self._free)
+
+    @property
+    def used(self) -> int:
+        """Blocks that somebody holds."""
+        return self.total - len(self._free)
+
+    def find_prefix(self, hashes: Sequence[Hashable]) -> list[int]:
+        """Return the blocks of the longest prefix of `hashes` that is cached, without holding them."""
+        found = []
+        for block_hash in hashes:
+            block = self._block_of.get(block_hash)
+            if block is None:
+                break
+            found.append(block)
+        return found
+
+    def free_after_sharing(self, blocks: Sequence[int]) -> int:
+        """Return how many blocks would be free after `share(blocks)`."""
+        return self.free - sum(1 for block in blocks if not self._holders[block])
+
+    def share(self, blocks: Sequence[int]) -> None:
+        """Hold blocks that `find_prefix` found, once more each."""
+        for block in blocks:
+            if not self._holders[block]:
+                del self._free[block]
+            self._holders[block] += 1
+
+    def allocate(self, count: int) -> list[int]:
+        """Hold `count` free blocks, those used longest ago first, forgetting what they held.
+
+        Raises:
+            ValueError: fewer are free.
+        """
+        if count > len(self._free):
+            raise ValueError(f"{count} blocks asked for, {len(self._free)} free")
+        blocks = []
+        for _ in range(count):
+            block, _ = self._free.popitem(last=False)
+            self._forget(block)
+            self._holders[block] = 1
+            blocks.append(block)
+        return blocks
+
+    def remember(self, block: int, block_hash: Hashable) -> None:
+        """Make a held, full block findable; a second block of the same content stays unnamed."""
+        if block not in self._hash_of and block_hash not in self._block_of:
+            self._hash_of[block] = block_hash
+            self._block_of[block_hash] = block
+
+    def release(self, blocks: Sequence[int]) -> None:
+        """Let go of held blocks, in their sequence's order: a prompt's tail is evicted before its head."""
+        for block in reversed(blocks):
+            if not self._holders[block]:
+                raise ValueError(f"block {block} is not held")
+            self._holders[block] -= 1
+            if not self._holders[block]:
+                self._free[block] = None
+
+    def _forget(self, block: int) -> None:
+        block_hash = self._hash_of.pop(block, None)
+        if block_hash is not None:
+            del self._block_of[block_hash]

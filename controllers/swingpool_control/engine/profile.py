@@ -1,0 +1,206 @@
+"""Performance profiles: a model's coefficients as data, with where they come from and how far they can be trusted.
+
+A profile is a JSON file (`format` names its version) for one model on one accelerator in one engine layout. A few are
+built in, under `profiles/`; users bring their own by file or ConfigMap.
+"""
+
+import json
+from collections.abc import Iterator
+from importlib import resources
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from swingpool_control.engine.linear import LinearModel, StepCost
+
+FORMAT = "swingpool-profile/v1"
+
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class ProfileError(ValueError):
+    """A profile that cannot be used: names the file, the field and what is wrong with it."""
+
+
+class Part(BaseModel):
+    """Base of every part of a profile: unknown fields are refused, so that a misspelt one is told."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Accelerator(Part):
+    """What it was measured on."""
+
+    products: list[str]
+    """Product labels as nodes carry them; matched without regard to case."""
+    count: Annotated[int, Field(ge=1)] = 1
+
+
+class Layout(Part):
+    """How the engine was laid out."""
+
+    tensor_parallel_size: Annotated[int, Field(ge=1)] = 1
+    kv_cache_dtype: str = "auto"
+    max_batched_tokens: Annotated[int, Field(ge=1)]
+    max_sequences: Annotated[int, Field(ge=1)]
+
+
+class Step(Part):
+    """Coefficients of one iteration; see `StepCost`."""
+
+    base_s: Positive
+    prefill_base_s: NotNegative
+    prefill_token_s: NotNegative
+    prefill_context_token2_s: NotNegative
+    sequence_s: NotNegative
+    context_token_s: NotNegative
+
+
+class KVCache(Part):
+    """How much KV cache a worker holds and what a token of it weighs."""
+
+    capacity_tokens: Annotated[int, Field(ge=1)]
+    bytes_per_token: Positive
+
+
+class Transfer(Part):
+    """The link over which a worker receives KV cache."""
+
+    bytes_per_s: Positive
+    latency_s: NotNegative
+
+
+class Range(Part):
+    """Where the coefficients were fitted; outside of it they are extrapolations."""
+
+    prompt_tokens: tuple[int, int] | None = None
+    context_tokens: tuple[int, int] | None = None
+    sequences: tuple[int, int] | None = None
+
+
+class FitError(Part):
+    """How far the fit lies from what it was fitted to, as fractions."""
+
+    prefill_typical: NotNegative | None = None
+    prefill_worst: NotNegative | None = None
+    decode_typical: NotNegative | None = None
+    decode_worst: NotNegative | None = None
+
+
+class Provenance(Part):
+    """Where the figures come from."""
+
+    source: str
+    licence: str
+    measured: bool
+    """False for figures that nobody measured."""
+    fitted: Range = Range()
+    error: FitError = FitError()
+    notes: list[str] = []
+
+
+class Profile(Part):
+    """One model on one accelerator in one engine layout."""
+
+    format: Literal["swingpool-profile/v1"]
+    name: Annotated[str, Field(pattern=r"^[a-z0-9]([-.a-z0-9]{0,61}[a-z0-9])?$")]
+    summary: str
+    models: list[str]
+    """Names of models it holds for; the part after the last `/` counts, without regard to case."""
+    accelerator: Accelerator
+    layout: Layout
+    step: Step
+    kv: KVCache
+    transfer: Transfer
+    startup_s: NotNegative
+    provenance: Provenance
+
+    def model(self, *, max_batched_tokens: int | None = None, max_sequences: int | None = None) -> LinearModel:
+        """Return the performance model, with the engine's limits where they are set otherwise than when measured."""
+        return LinearModel(
+            name=self.name,
+            step=StepCost(**self.step.model_dump()),
+            kv_capacity_tokens=self.kv.capacity_tokens,
+            kv_bytes_per_token=self.kv.bytes_per_token,
+            max_batched_tokens=max_batched_tokens or self.layout.max_batched_tokens,
+            max_sequences=max_sequences or self.layout.max_sequences,
+            link_bytes_per_s=self.transfer.bytes_per_s,
+            link_latency_s=self.transfer.latency_s,
+            startup_s=self.startup_s,
+        )
+
+    def fits(self, *, model: str, product: str | None) -> bool:
+        """Tell whether it holds for a model on an accelerator product; None is any product."""
+        if _base_name(model) not in {_base_name(name) for name in self.models}:
+            return False
+        return product is None or product.lower() in {name.lower() for name in self.accelerator.products}
+
+
+def parse(text: str | bytes, *, origin: str) -> Profile:
+    """Return the profile in a JSON text.
+
+    Args:
+        text: the JSON.
+        origin: what to call it in errors: a file's name, a ConfigMap's key.
+
+    Raises:
+        ProfileError: not JSON, of another format, or a field is missing, unknown or out of range.
+    """
+    try:
+        data = json.loads(text)
+    except (ValueError, UnicodeDecodeError) as error:
+        raise ProfileError(f"profile {origin}: not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise ProfileError(f"profile {origin}: must be a JSON object")
+    if data.get("format") != FORMAT:
+        raise ProfileError(f"profile {origin}: format is {data.get('format')!r}; this version reads {FORMAT!r}")
+    try:
+        return Profile.model_validate(data)
+    except ValidationError as error:
+        faults = "; ".join(f"{_path(fault['loc'])}: {fault['msg']}" for fault in error.errors())
+        raise ProfileError(f"profile {origin}: {faults}") from error
+
+
+def built_in_names() -> tuple[str, ...]:
+    """Return the names of the built-in profiles, sorted."""
+    return tuple(sorted(entry.name.removesuffix(".json") for entry in _files()))
+
+
+def built_in(name: str) -> Profile:
+    """Return a built-in profile.
+
+    Raises:
+        ProfileError: there is none of that name.
+    """
+    for entry in _files():
+        if entry.name == f"{name}.json":
+            return parse(entry.read_bytes(), origin=name)
+    raise ProfileError(f"there is no built-in profile {name!r}; there are {', '.join(built_in_names())}")
+
+
+def choose(*, model: str, product: str | None) -> Profile | None:
+    """Return the built-in profile that fits a model and an accelerator product, or None if none does.
+
+    Args:
+        model: the model's name, as users say it.
+        product: the accelerator's product label; None for any.
+    """
+    for name in built_in_names():
+        profile = built_in(name)
+        if profile.fits(model=model, product=product):
+            return profile
+    return None
+
+
+def _files() -> Iterator[resources.abc.Traversable]:
+    root = resources.files("swingpool_control.engine") / "profiles"
+    return (entry for entry in root.iterdir() if entry.name.endswith(".json"))
+
+
+def _base_name(model: str) -> str:
+    return model.rsplit("/", 1)[-1].lower()
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in location)
