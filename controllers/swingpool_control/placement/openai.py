@@ -1,0 +1,124 @@
+"""An OpenAI request's two legs: what of its body each worker gets, and when it must stay whole.
+
+The rules are those of vLLM's per-request handshake: the prefill leg computes one token and keeps its blocks for whoever
+holds the parameters that it answers with; the decode leg is the client's own request plus those parameters.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Body = dict[str, Any]
+
+KV_TRANSFER = "kv_transfer_params"
+
+_ASK_TO_KEEP = {
+    "do_remote_decode": True,
+    "do_remote_prefill": False,
+    "remote_engine_id": None,
+    "remote_block_ids": None,
+    "remote_host": None,
+    "remote_port": None,
+}
+_NOT_IN_PREFILL = ("stream_options", "min_tokens", "logprobs", "top_logprobs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestShape:
+    """What the picker needs to know of a request's body."""
+
+    stream: bool
+    text_bytes: int
+    """UTF-8 bytes of the prompt's text, roughly; 0 if the prompt is given as tokens."""
+    prompt_tokens: int
+    """Length of a prompt that is given as tokens; 0 if it is given as text."""
+    whole_because: str
+    """Why the request cannot be split between two workers; empty if it can."""
+
+
+def shape_of(body: Mapping[str, Any], *, chat: bool) -> RequestShape:
+    """Look at a request's body; anything malformed is left for a worker to refuse.
+
+    Args:
+        body: the decoded body.
+        chat: whether it is for /v1/chat/completions.
+    """
+    if chat:
+        prompt_tokens, text_bytes, several = 0, _text_bytes(body.get("messages")), False
+    else:
+        prompt_tokens, text_bytes, several = _prompt(body.get("prompt"))
+    return RequestShape(
+        stream=body.get("stream") is True,
+        text_bytes=text_bytes,
+        prompt_tokens=prompt_tokens,
+        whole_because=_whole_because(body, chat=chat, several=several),
+    )
+
+
+def prefill_leg(body: Mapping[str, Any]) -> Body:
+    """Return the body by which a worker computes the prompt, generates one token and keeps the blocks."""
+    leg = {key: value for key, value in body.items() if key not in _NOT_IN_PREFILL}
+    leg["stream"] = False
+    leg["max_tokens"] = 1
+    if "max_completion_tokens" in body:
+        leg["max_completion_tokens"] = 1
+    leg[KV_TRANSFER] = dict(_ASK_TO_KEEP)
+    return leg
+
+
+def decode_leg(body: Mapping[str, Any], kv_transfer_params: Mapping[str, Any] | None) -> Body:
+    """Return the client's body with the prefill leg's parameters, or with none: a client's own never get through."""
+    leg = {key: value for key, value in body.items() if key != KV_TRANSFER}
+    if kv_transfer_params is not None:
+        leg[KV_TRANSFER] = dict(kv_transfer_params)
+    return leg
+
+
+def error_body(message: str, *, kind: str, code: int) -> Body:
+    """Return an error as OpenAI's API words it."""
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+def _whole_because(body: Mapping[str, Any], *, chat: bool, several: bool) -> str:
+    if several:
+        return "it holds several prompts"
+    if not (body.get("messages") if chat else body.get("prompt")):
+        return "it holds no prompt"
+    for field in ("n", "best_of"):
+        if body.get(field) not in (None, 1):
+            return f"`{field}` asks for several answers from one prompt"
+    if body.get("use_beam_search"):
+        return "beam search asks for several answers from one prompt"
+    if body.get("prompt_logprobs") is not None or body.get("echo"):
+        return "it asks for the prompt back"
+    return ""
+
+
+def _prompt(prompt: object) -> tuple[int, int, bool]:
+    """Return a completion prompt's tokens, text bytes, and whether it is several prompts."""
+    if isinstance(prompt, str):
+        return 0, _bytes(prompt), False
+    if not isinstance(prompt, list) or not prompt:
+        return 0, 0, False
+    if isinstance(prompt[0], int):
+        return len(prompt), 0, False
+    tokens = sum(len(part) for part in prompt if isinstance(part, list))
+    text_bytes = sum(_bytes(part) for part in prompt if isinstance(part, str))
+    return tokens, text_bytes, len(prompt) > 1
+
+
+def _text_bytes(value: object, *, depth: int = 4) -> int:
+    """Return the bytes of the text in messages: in `content`, or in the text parts of a `content` that is a list."""
+    if isinstance(value, str):
+        return _bytes(value)
+    if depth == 0:
+        return 0
+    if isinstance(value, list):
+        return sum(_text_bytes(item, depth=depth - 1) for item in value)
+    if isinstance(value, Mapping):
+        return sum(_text_bytes(value.get(key), depth=depth - 1) for key in ("content", "text"))
+    return 0
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
