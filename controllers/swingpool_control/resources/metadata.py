@@ -59,3 +59,17 @@ def disruption_budget(owner: Owner, *, name: str, labels: dict[str, str], select
             "selector": {"matchLabels": selector},
         }
     }
+
+
+def spread_over_nodes(selector: dict[str, str]) -> Manifest:
+    """Return the wish that a node's end takes few pods along.
+
+    It does not speak of zones: every request moves its KV cache from one worker to another, and zones are far.
+    """
+    return {
+        "topologyKey": "kubernetes.io/hostname",
+        "maxSkew": 1,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": selector},
+        "matchLabelKeys": ["pod-template-hash"],
+    }

@@ -1,8 +1,8 @@
-"""What the person who installs Swingpool decides about all clusters' children: images, how to pull them, who they run as."""
+"""What the installer decides about the children of all clusters: images, how to pull them, who they run as."""
 
 from dataclasses import dataclass
 
-DEFAULT_ENVOY_IMAGE = "docker.io/envoyproxy/envoy:distroless-v1.37.0"
+DEFAULT_ENVOY_IMAGE = "docker.io/envoyproxy/envoy:distroless-v1.40.0"
 DEFAULT_VLLM_IMAGE = "docker.io/vllm/vllm-openai:v0.32.0"
 DEFAULT_USER_ID = 65532
 
@@ -19,6 +19,6 @@ class RenderSettings:
     vllm_image: str = DEFAULT_VLLM_IMAGE
     image_pull_policy: str = "IfNotPresent"
     image_pull_secrets: tuple[str, ...] = ()
-    """Secrets, in the InferenceCluster's namespace, for all images; those of `spec.engine` add to them for workers."""
+    """Secrets, in the InferenceCluster's namespace, for all images; workers use those of `spec.engine` too."""
     run_as_user: int | None = DEFAULT_USER_ID
-    """User and group id of every container; None leaves both to the platform (OpenShift gives each namespace its own)."""
+    """User and group id of every container; None leaves both to the platform, as OpenShift wants it."""

@@ -49,7 +49,7 @@ def worker_arguments(spec: "InferenceClusterSpec", pool: "Pool") -> list[str]:
 
 
 def kv_transfer_config(spec: "InferenceClusterSpec") -> str:
-    """Return the JSON that lets every worker send and receive KV cache: the role is the router's choice, per request."""
+    """Return the JSON that lets every worker send and receive KV cache: roles are the router's choice, per request."""
     config = {
         "kv_connector": "NixlConnector",
         "kv_role": "kv_both",

@@ -1,0 +1,193 @@
+"""The built-in router: Envoy with the endpoint picker beside it, and what they need.
+
+Envoy is a sidecar container in Kubernetes' sense, so that a pod that ends stops it last: the picker gets SIGTERM first
+and has Envoy drain while requests still run.
+"""
+
+import hashlib
+import json
+import math
+
+from swingpool_control import names
+from swingpool_control.api.quantities import seconds
+from swingpool_control.api.v1alpha1 import InferenceClusterSpec
+from swingpool_control.resources.envoy import (
+    EDS_DIRECTORY,
+    EDS_FILE,
+    HEALTH_PATH,
+    WORKERS_CLUSTER,
+    EnvoySettings,
+    bootstrap,
+)
+from swingpool_control.resources.metadata import Manifest, Owner, disruption_budget, spread_over_nodes
+from swingpool_control.resources.probes import http_probe, sleep_before_stop
+from swingpool_control.resources.security import container_security_context, pod_security_context
+from swingpool_control.resources.settings import RenderSettings
+
+ANNOTATION_CONFIG_HASH = f"{names.GROUP}/config-hash"
+"""On the router's pods: hash of Envoy's bootstrap, so that a change of it rolls them."""
+
+CONFIG_DIRECTORY = "/etc/swingpool/envoy"
+BOOTSTRAP_KEY = "envoy.json"
+NO_WORKERS_KEY = "no-workers.json"
+
+SETTLE_S = 5
+"""Seconds from a router pod's deletion to SIGTERM, in which clients' connections must have learnt of it."""
+
+RBAC_GROUP = "rbac.authorization.k8s.io"
+
+
+def children(owner: Owner, spec: InferenceClusterSpec, settings: RenderSettings) -> tuple[Manifest, ...]:
+    """Return everything that the built-in router consists of; it may read the namespace's pods and nothing else."""
+    name = names.router(owner.name)
+    labels = owner.labels(component=names.COMPONENT_ROUTER)
+    selector = owner.selector(component=names.COMPONENT_ROUTER)
+    config = _config(owner, name=name, labels=labels)
+    return (
+        owner.child(api_version="v1", kind="ServiceAccount", name=name, labels=labels),
+        *_permissions(owner, name=name, labels=labels),
+        config,
+        _service(owner, spec, name=name, labels=labels, selector=selector),
+        disruption_budget(owner, name=name, labels=labels, selector=selector),
+        _deployment(owner, spec, settings, name=name, labels=labels, selector=selector, config=config),
+    )
+
+
+def _permissions(owner: Owner, *, name: str, labels: dict[str, str]) -> tuple[Manifest, Manifest]:
+    version = f"{RBAC_GROUP}/v1"
+    role = owner.child(api_version=version, kind="Role", name=name, labels=labels)
+    binding = owner.child(api_version=version, kind="RoleBinding", name=name, labels=labels)
+    return (
+        role | {"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]},
+        binding
+        | {
+            "roleRef": {"apiGroup": RBAC_GROUP, "kind": "Role", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": owner.namespace}],
+        },
+    )
+
+
+def _config(owner: Owner, *, name: str, labels: dict[str, str]) -> Manifest:
+    assignment = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+    files = {
+        BOOTSTRAP_KEY: bootstrap(EnvoySettings(node_id=name)),
+        NO_WORKERS_KEY: {"resources": [{"@type": assignment, "cluster_name": WORKERS_CLUSTER}]},
+    }
+    return owner.child(api_version="v1", kind="ConfigMap", name=name, labels=labels) | {
+        "data": {key: json.dumps(value, indent=2, sort_keys=True) + "\n" for key, value in files.items()}
+    }
+
+
+def _service(
+    owner: Owner, spec: InferenceClusterSpec, *, name: str, labels: dict[str, str], selector: dict[str, str]
+) -> Manifest:
+    return owner.child(api_version="v1", kind="Service", name=name, labels=labels) | {
+        "spec": {
+            "type": spec.router.built_in.service_type.value,
+            "selector": selector,
+            "ports": [{"name": "http", "port": 80, "targetPort": "http", "protocol": "TCP"}],
+        }
+    }
+
+
+def _deployment(
+    owner: Owner,
+    spec: InferenceClusterSpec,
+    settings: RenderSettings,
+    *,
+    name: str,
+    labels: dict[str, str],
+    selector: dict[str, str],
+    config: Manifest,
+) -> Manifest:
+    pod: Manifest = {
+        "serviceAccountName": name,
+        "automountServiceAccountToken": True,
+        "enableServiceLinks": False,
+        "securityContext": pod_security_context(settings),
+        "terminationGracePeriodSeconds": SETTLE_S + math.ceil(seconds(spec.engine.max_request_duration)) + 10,
+        "topologySpreadConstraints": [spread_over_nodes(selector)],
+        "initContainers": [_first_endpoints(settings), _envoy(settings)],
+        "containers": [_picker(owner, settings)],
+        "volumes": [
+            {"name": "config", "configMap": {"name": name, "defaultMode": 0o644}},
+            {"name": "run", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
+            {"name": "tmp", "emptyDir": {}},
+        ],
+    }
+    if settings.image_pull_secrets:
+        pod["imagePullSecrets"] = [{"name": secret} for secret in settings.image_pull_secrets]
+    digest = hashlib.sha256(json.dumps(config["data"], sort_keys=True).encode()).hexdigest()[:16]
+    return owner.child(api_version="apps/v1", kind="Deployment", name=name, labels=labels) | {
+        "spec": {
+            "replicas": spec.router.built_in.replicas,
+            "selector": {"matchLabels": selector},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "revisionHistoryLimit": 3,
+            "template": {"metadata": {"labels": labels, "annotations": {ANNOTATION_CONFIG_HASH: digest}}, "spec": pod},
+        }
+    }
+
+
+def _first_endpoints(settings: RenderSettings) -> Manifest:
+    """Return the container that writes an endpoint file without workers: Envoy does not start without one."""
+    return {
+        "name": "first-endpoints",
+        "image": settings.swingpool_image,
+        "imagePullPolicy": settings.image_pull_policy,
+        "command": ["cp", f"{CONFIG_DIRECTORY}/{NO_WORKERS_KEY}", EDS_FILE],
+        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}},
+        "securityContext": container_security_context(read_only_root=True),
+        "volumeMounts": [
+            {"name": "config", "mountPath": CONFIG_DIRECTORY, "readOnly": True},
+            {"name": "run", "mountPath": EDS_DIRECTORY},
+        ],
+    }
+
+
+def _envoy(settings: RenderSettings) -> Manifest:
+    return {
+        "name": "envoy",
+        "restartPolicy": "Always",
+        "image": settings.envoy_image,
+        "imagePullPolicy": settings.image_pull_policy,
+        "command": list(settings.envoy_command),
+        "args": [
+            *("--config-path", f"{CONFIG_DIRECTORY}/{BOOTSTRAP_KEY}"),
+            *("--log-level", "warning", "--disable-hot-restart"),
+        ],
+        "ports": [{"name": "http", "containerPort": names.PORT_ROUTER, "protocol": "TCP"}],
+        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "2Gi"}},
+        "securityContext": container_security_context(read_only_root=True),
+        "readinessProbe": http_probe(path=HEALTH_PATH, port="http", period_s=1, timeout_s=1, failures=2),
+        "livenessProbe": http_probe(path=HEALTH_PATH, port="http", period_s=10, timeout_s=5, failures=3),
+        "volumeMounts": [
+            {"name": "config", "mountPath": CONFIG_DIRECTORY, "readOnly": True},
+            {"name": "run", "mountPath": EDS_DIRECTORY},
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod's own
+        ],
+    }
+
+
+def _picker(owner: Owner, settings: RenderSettings) -> Manifest:
+    return {
+        "name": "picker",
+        "image": settings.swingpool_image,
+        "imagePullPolicy": settings.image_pull_policy,
+        "command": ["swingpool", "picker"],
+        "args": [
+            *("--cluster", owner.name, "--namespace", owner.namespace),
+            *("--eds-file", EDS_FILE),
+            *("--grpc-port", str(names.PORT_PICKER_GRPC), "--http-port", str(names.PORT_PICKER_HTTP)),
+        ],
+        "ports": [{"name": "state", "containerPort": names.PORT_PICKER_HTTP, "protocol": "TCP"}],
+        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
+        "securityContext": container_security_context(read_only_root=True),
+        "readinessProbe": http_probe(path="/readyz", port="state", period_s=1, timeout_s=1, failures=2),
+        "livenessProbe": http_probe(path="/healthz", port="state", period_s=10, timeout_s=5, failures=3),
+        "lifecycle": sleep_before_stop(SETTLE_S),
+        "volumeMounts": [
+            {"name": "run", "mountPath": EDS_DIRECTORY},
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod's own
+        ],
+    }

@@ -1,0 +1,156 @@
+"""One pool's Deployment and PodDisruptionBudget."""
+
+import math
+
+from swingpool_control import names
+from swingpool_control.api.quantities import seconds
+from swingpool_control.api.v1alpha1 import EngineType, InferenceClusterSpec, Pool, PoolRole, RouterType
+from swingpool_control.resources import pod_template
+from swingpool_control.resources.metadata import Manifest, Owner, disruption_budget, spread_over_nodes
+from swingpool_control.resources.probes import http_probe, sleep_before_stop
+from swingpool_control.resources.security import container_security_context, pod_security_context
+from swingpool_control.resources.settings import RenderSettings
+from swingpool_control.resources.vllm_arguments import worker_arguments
+from swingpool_control.resources.worker_volumes import (
+    ENVIRONMENT_SIDE_CHANNEL_HOST,
+    ENVIRONMENT_SIDE_CHANNEL_PORT,
+    environment,
+    mounts,
+    volumes,
+)
+
+CONTAINER = "worker"
+
+STARTUP_BUDGET_S = {EngineType.VLLM: 3600, EngineType.SIMULATED: 300}
+"""How long a worker may take to its first good answer: a large model is downloaded, loaded and compiled in it."""
+
+SETTLE_S = {RouterType.BUILT_IN: 5, RouterType.EXTERNAL: 15}
+"""Seconds from a pod's deletion to SIGTERM, in which its router must have stopped to send it requests."""
+
+KV_LEASE_S = 30
+"""How long vLLM keeps finished blocks for a decode worker that has not fetched them."""
+
+VLLM_COMMAND = ("python3", "-m", "vllm.entrypoints.openai.api_server")
+"""Unlike `vllm serve` it takes the model as `--model`, and runs in every build of vLLM."""
+
+SIMULATED_COMMAND = ("swingpool", "worker")
+
+
+def children(owner: Owner, spec: InferenceClusterSpec, pool: Pool, settings: RenderSettings) -> tuple[Manifest, ...]:
+    """Return the Deployment of a pool, without `spec.replicas`, and its PodDisruptionBudget.
+
+    Raises:
+        PodTemplateError: the pool's overrides cannot be merged.
+    """
+    name = names.pool_deployment(owner.name, pool.name)
+    labels = owner.labels(component=names.COMPONENT_WORKER) | {names.LABEL_POOL: pool.name}
+    selector = owner.selector(component=names.COMPONENT_WORKER) | {names.LABEL_POOL: pool.name}
+    deployment = owner.child(api_version="apps/v1", kind="Deployment", name=name, labels=labels) | {
+        "spec": {
+            "selector": {"matchLabels": selector},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "progressDeadlineSeconds": STARTUP_BUDGET_S[spec.engine.type] + 300,
+            "revisionHistoryLimit": 3,
+            "template": pod_template.merge(
+                _template(owner, spec, pool, settings, labels=labels, selector=selector),
+                pool.pod_template,
+                field=f"spec.pools[{pool.name}].podTemplate",
+                container=CONTAINER,
+                owned_environment=(ENVIRONMENT_SIDE_CHANNEL_HOST, ENVIRONMENT_SIDE_CHANNEL_PORT),
+            ),
+        }
+    }
+    return deployment, disruption_budget(owner, name=name, labels=labels, selector=selector)
+
+
+def first_role(pool: Pool) -> str:
+    """Return the role in which a pool's workers start; a swing worker is useful before anyone has looked at it."""
+    return names.ROLE_PREFILL if pool.role is PoolRole.PREFILL else names.ROLE_DECODE
+
+
+def asks_for_accelerators(spec: InferenceClusterSpec) -> bool:
+    """Tell whether workers are scheduled by accelerator; simulated ones only if the user asks for it."""
+    return spec.engine.type is EngineType.VLLM or spec.engine.simulated.request_accelerators
+
+
+def _template(
+    owner: Owner,
+    spec: InferenceClusterSpec,
+    pool: Pool,
+    settings: RenderSettings,
+    *,
+    labels: dict[str, str],
+    selector: dict[str, str],
+) -> Manifest:
+    pod: Manifest = {
+        "serviceAccountName": names.worker_service_account(owner.name),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": pod_security_context(settings),
+        "terminationGracePeriodSeconds": _grace_period_s(spec),
+        "topologySpreadConstraints": [spread_over_nodes(selector)],
+        "containers": [_container(spec, pool, settings)],
+        "volumes": volumes(spec),
+    }
+    if secrets := [*settings.image_pull_secrets, *spec.engine.image_pull_secrets]:
+        pod["imagePullSecrets"] = [{"name": secret} for secret in dict.fromkeys(secrets)]
+    if asks_for_accelerators(spec):
+        pod["tolerations"] = [{"key": pool.accelerator.resource, "operator": "Exists", "effect": "NoSchedule"}]
+        if pool.accelerator.product is not None:
+            pod["nodeSelector"] = {pool.accelerator.product_label: pool.accelerator.product}
+    return {"metadata": {"labels": labels | _role_labels(spec, pool)}, "spec": pod}
+
+
+def _role_labels(spec: InferenceClusterSpec, pool: Pool) -> dict[str, str]:
+    role = first_role(pool)
+    labels = {names.LABEL_ROLE: role}
+    if spec.router.type is RouterType.EXTERNAL:
+        wanted = spec.router.external.role_labels
+        labels[wanted.key] = wanted.prefill if role == names.ROLE_PREFILL else wanted.decode
+    return labels
+
+
+def _container(spec: InferenceClusterSpec, pool: Pool, settings: RenderSettings) -> Manifest:
+    simulated = spec.engine.type is EngineType.SIMULATED
+    startup_period_s = 1 if simulated else 5
+    return {
+        "name": CONTAINER,
+        "image": spec.engine.image or (settings.swingpool_image if simulated else settings.vllm_image),
+        "imagePullPolicy": settings.image_pull_policy,
+        "command": list(SIMULATED_COMMAND if simulated else VLLM_COMMAND),
+        "args": worker_arguments(spec, pool),
+        "env": environment(spec),
+        "ports": [
+            {"name": "http", "containerPort": names.PORT_WORKER, "protocol": "TCP"},
+            {"name": "kv", "containerPort": names.PORT_SIDE_CHANNEL, "protocol": "TCP"},
+        ],
+        "resources": _resources(spec, pool),
+        "securityContext": container_security_context(read_only_root=simulated),
+        "startupProbe": http_probe(
+            path="/health",
+            port="http",
+            period_s=startup_period_s,
+            timeout_s=5,
+            failures=STARTUP_BUDGET_S[spec.engine.type] // startup_period_s,
+        ),
+        # A worker that hangs is NotReady within 3 s, for routers that know no better; ours asks it itself.
+        "readinessProbe": http_probe(path="/health", port="http", period_s=1, timeout_s=1, failures=2),
+        # A restart loses every request and the KV cache: only for one that has not answered for a minute.
+        "livenessProbe": http_probe(path="/health", port="http", period_s=10, timeout_s=5, failures=6),
+        "lifecycle": sleep_before_stop(SETTLE_S[spec.router.type]),
+        "volumeMounts": mounts(spec),
+    }
+
+
+def _resources(spec: InferenceClusterSpec, pool: Pool) -> Manifest:
+    resources: Manifest = {}
+    if spec.engine.type is EngineType.SIMULATED:
+        resources = {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}}
+    if asks_for_accelerators(spec):
+        accelerators = {pool.accelerator.resource: str(pool.accelerator.count)}
+        resources = {kind: resources.get(kind, {}) | accelerators for kind in ("requests", "limits")}
+    return resources
+
+
+def _grace_period_s(spec: InferenceClusterSpec) -> int:
+    return SETTLE_S[spec.router.type] + math.ceil(seconds(spec.engine.max_request_duration)) + KV_LEASE_S

@@ -1,0 +1,71 @@
+"""Where a worker may write, and the variables that tell the engine so."""
+
+from swingpool_control import names
+from swingpool_control.api.v1alpha1 import EngineType, InferenceClusterSpec
+from swingpool_control.resources.metadata import Manifest
+from swingpool_control.resources.vllm_arguments import PROFILE_DIRECTORY
+
+ENVIRONMENT_SIDE_CHANNEL_HOST = "VLLM_NIXL_SIDE_CHANNEL_HOST"
+ENVIRONMENT_SIDE_CHANNEL_PORT = "VLLM_NIXL_SIDE_CHANNEL_PORT"
+
+HOME = "/home/worker"
+MODEL_CACHE = "/models"
+
+KEEP_ALIVE_S = 120
+"""vLLM drops idle connections after 5 s, and a router that sends on one at that moment sees a reset."""
+
+
+def environment(spec: InferenceClusterSpec) -> list[Manifest]:
+    """Return the variables of a worker's container."""
+    pod_ip = {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}
+    variables: list[Manifest] = [
+        {"name": ENVIRONMENT_SIDE_CHANNEL_HOST, "valueFrom": pod_ip},
+        {"name": ENVIRONMENT_SIDE_CHANNEL_PORT, "value": str(names.PORT_SIDE_CHANNEL)},
+    ]
+    if spec.engine.type is EngineType.SIMULATED:
+        return variables
+    return [
+        *variables,
+        {"name": "HOME", "value": HOME},
+        # Images have no account for our user id, and getpass.getuser() fails without a name.
+        {"name": "USER", "value": "worker"},
+        {"name": "HF_HOME", "value": MODEL_CACHE},
+        {"name": "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "value": str(KEEP_ALIVE_S)},
+    ]
+
+
+def volumes(spec: InferenceClusterSpec) -> list[Manifest]:
+    """Return the volumes of a worker's pod."""
+    found: list[Manifest] = [{"name": "tmp", "emptyDir": {}}]
+    if spec.engine.type is EngineType.VLLM:
+        found += [
+            {"name": "home", "emptyDir": {}},
+            {"name": "shm", "emptyDir": {"medium": "Memory"}},
+            {"name": "model-cache", **_model_cache(spec)},
+        ]
+    elif spec.profile is not None and spec.profile.config_map is not None:
+        found.append({"name": "profile", "configMap": {"name": spec.profile.config_map.name, "defaultMode": 0o644}})
+    return found
+
+
+def mounts(spec: InferenceClusterSpec) -> list[Manifest]:
+    """Return the volume mounts of a worker's container."""
+    found: list[Manifest] = [{"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108 - a volume of the pod's own
+    if spec.engine.type is EngineType.VLLM:
+        found += [
+            {"name": "home", "mountPath": HOME},
+            {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - a volume of the pod's own
+            {"name": "model-cache", "mountPath": MODEL_CACHE},
+        ]
+    elif spec.profile is not None and spec.profile.config_map is not None:
+        found.append({"name": "profile", "mountPath": PROFILE_DIRECTORY, "readOnly": True})
+    return found
+
+
+def _model_cache(spec: InferenceClusterSpec) -> Manifest:
+    cache = spec.engine.model_cache
+    if cache is not None and cache.persistent_volume_claim is not None:
+        return {"persistentVolumeClaim": {"claimName": cache.persistent_volume_claim}}
+    if cache is not None and cache.host_path is not None:
+        return {"hostPath": {"path": cache.host_path, "type": "DirectoryOrCreate"}}
+    return {"emptyDir": {} if cache is None or cache.size_limit is None else {"sizeLimit": cache.size_limit}}
