@@ -1,9 +1,11 @@
 """What the manager knows of one InferenceCluster at one moment: an immutable snapshot that every decision reads."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from swingpool_control.api.status import InferenceClusterStatus
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
+from swingpool_control.engine.model import PerformanceModel
 from swingpool_control.figures import Unknown
 from swingpool_control.observation import RouterObservation
 
@@ -50,6 +52,10 @@ class PoolView:
     """Whether the Deployment controller has seen the newest spec."""
     failure: str
     """Why pods cannot be made (quota, admission webhook, ...); empty if they can."""
+    surge: int = 0
+    """Pods that a rolling update may add to `replicas`."""
+    foreign_scaler: str = ""
+    """Field manager, other than Swingpool, that set `spec.replicas`; empty if none did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,3 +75,5 @@ class ClusterView:
     """All pickers merged, or why nothing is known of them."""
     router_ready: bool
     """Whether a pod of the built-in router is ready; True with an external one."""
+    models: Mapping[str, PerformanceModel | Unknown] = field(default_factory=dict)
+    """What one worker of each pool can do, by pool name; a pool that is missing here is unknown."""

@@ -27,6 +27,11 @@ class PerformanceModel(Protocol):
         ...
 
     @property
+    def max_sequences(self) -> int:
+        """Sequences per iteration."""
+        ...
+
+    @property
     def startup_s(self) -> float:
         """Seconds from a pod's creation to its first served request."""
         ...

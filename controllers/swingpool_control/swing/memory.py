@@ -1,0 +1,52 @@
+"""What the swing loop remembers from one step to the next, and what a step returns."""
+
+from dataclasses import dataclass, field, replace
+
+from swingpool_control.actions import Action
+from swingpool_control.api.status import FlipRecord
+from swingpool_control.sizing.demand import Demand
+from swingpool_control.swing.idle import Idle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingPatch:
+    """A change of role that was asked for and is not seen on the pod yet."""
+
+    uid: str
+    role: str
+    """The role it shall have."""
+    asked_unix_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwingMemory:
+    """Memory of the swing loop. Losing it is safe: everything that must survive stands on pods and in the status."""
+
+    demand: Demand | None = None
+    """What the newest observation showed."""
+    confirmed: Demand | None = None
+    """What the observation before it showed."""
+    flips: tuple[FlipRecord, ...] = ()
+    """Newest first."""
+    pending: tuple[PendingPatch, ...] = ()
+    idle: tuple[Idle, ...] = ()
+    missing: tuple[tuple[str, float], ...] = ()
+    """Roles that no worker serves as the router sees it, and since when."""
+    router_seen_unix_s: float | None = None
+    """When the router was known last; None if it never was."""
+
+    def refused(self, uid: str) -> "SwingMemory":
+        """Forget a change of role that the API server refused for certain, so that it is decided anew."""
+        return replace(self, pending=tuple(p for p in self.pending if p.uid != uid))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwingResult:
+    """What a step of the swing loop asks for."""
+
+    actions: tuple[Action, ...] = ()
+    flips: tuple[FlipRecord, ...] = ()
+    """All flips now known, newest first; they belong into the status."""
+    memory: SwingMemory = field(default_factory=SwingMemory)
+    summary: str = ""
+    """One line for the log; the same line for the same decision."""
