@@ -1,7 +1,5 @@
 """What the demo and the scenarios read of the cluster: pods as small values, the InferenceCluster as plain data."""
 
-import json
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +8,7 @@ import httpx2
 from lightkube import Client, KubeConfig
 from lightkube.core.exceptions import ApiError
 
+from e2e.system.http import get_json
 from swingpool.kube import kinds
 from swingpool_control import names
 
@@ -68,7 +67,6 @@ class Kubernetes:
     def __init__(self, kubeconfig: Path, *, timeout_s: float = 5.0) -> None:
         config = KubeConfig.from_file(kubeconfig)
         self._client = Client(config=config, timeout=httpx2.Timeout(timeout_s), trust_env=False)
-        self._timeout_s = timeout_s
 
     def objects(self, kind: kinds.Kind, *, namespace: str, labels: dict[str, str] | None = None) -> list[Object]:
         """Return the objects of a kind; namespace `*` means everywhere."""
@@ -114,8 +112,6 @@ class Kubernetes:
         labels = {names.LABEL_CLUSTER: cluster, names.LABEL_COMPONENT: names.COMPONENT_ROUTER}
         for pod in self.pods(namespace=namespace, labels=labels):
             if pod.serves:
-                url = f"http://{pod.address}:{names.PORT_PICKER_HTTP}/state"
-                with urllib.request.urlopen(url, timeout=self._timeout_s) as answer:
-                    state: Object = json.load(answer)
-                    return state
+                state: Object = get_json(f"http://{pod.address}:{names.PORT_PICKER_HTTP}/state")
+                return state
         return {}

@@ -16,28 +16,35 @@ class NotInTimeError(AssertionError):
     """What was awaited did not come."""
 
 
-def wait_for(what: str, check: Callable[[], T | None], *, limit_s: float, every_s: float = 0.25) -> T:
-    """Call `check` until it returns something true, and return that.
+def wait_until(
+    what: str, look: Callable[[], T], holds: Callable[[T], bool], *, limit_s: float, every_s: float = 0.25
+) -> T:
+    """Look until what is seen `holds`, and return it.
 
     Args:
         what: what is awaited, for the error: "two swing workers in role prefill".
-        check: returns None, False or an empty value for "not yet"; errors of transport count as that, too.
+        look: takes a look; errors of transport count as "not yet".
+        holds: judges what was seen.
         limit_s: how long to wait at most.
-        every_s: pause between two calls.
+        every_s: pause between two looks.
 
     Raises:
-        NotInTimeError: it did not come in time; the message says what the last check found.
+        NotInTimeError: it did not come in time; the message says what was seen last.
     """
     end = time.monotonic() + limit_s
-    last: object = None
     while True:
         try:
-            found = check()
-            if found:
+            found = look()
+            if holds(found):
                 return found
-            last = found
+            last = repr(found)
         except TRANSIENT as error:
             last = f"{type(error).__name__}: {error}"
         if time.monotonic() >= end:
-            raise NotInTimeError(f"waited {limit_s:g} s for {what}; the last look found {last!r}")
+            raise NotInTimeError(f"waited {limit_s:g} s for {what}; seen last: {last}")
         time.sleep(every_s)
+
+
+def wait_for(what: str, look: Callable[[], T], *, limit_s: float, every_s: float = 0.25) -> T:
+    """Look until something true is seen, and return it. See `wait_until`."""
+    return wait_until(what, look, bool, limit_s=limit_s, every_s=every_s)
