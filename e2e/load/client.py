@@ -1,6 +1,7 @@
 """Sends one request and judges its answer."""
 
 import asyncio
+import itertools
 import json
 import random
 import time
@@ -12,18 +13,20 @@ from e2e.load.plan import Arrival, Plan
 from e2e.load.record import Outcome, Record
 from e2e.load.sse import TokenStream
 
-_VOCABULARY = 4096
-_WORDS = [f"w{number}" for number in range(_VOCABULARY)] * 2
+_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+_WORDS = ["".join(letters) for letters in itertools.product(_LETTERS, repeat=3)]
+"""With the space between two of them four characters each: a token of the simulated workers."""
+_RUN_OF_WORDS = 500
 _ERROR_TEXT = 400
 
 
 def prompt(arrival: Arrival) -> str:
-    """Return a prompt of as many one-token words as the arrival asks for, unlike any other from its first word on."""
+    """Return a prompt of as many words as the arrival asks for tokens, unlike any other from its first word on."""
     rng = random.Random(arrival.number)
-    words = [f"r{arrival.number}"]
+    words = [_WORDS[arrival.number % len(_WORDS)]]
     while len(words) < arrival.prompt_tokens:
-        start = rng.randrange(_VOCABULARY)
-        words += _WORDS[start : start + min(_VOCABULARY, arrival.prompt_tokens - len(words))]
+        start = rng.randrange(len(_WORDS) - _RUN_OF_WORDS)
+        words += _WORDS[start : start + min(_RUN_OF_WORDS, arrival.prompt_tokens - len(words))]
     return " ".join(words)
 
 
