@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-DEFAULT_ENVOY_IMAGE = "docker.io/envoyproxy/envoy:distroless-v1.40.0"
-DEFAULT_VLLM_IMAGE = "docker.io/vllm/vllm-openai:v0.32.0"
+DEFAULT_ENVOY_IMAGE = "envoyproxy/envoy:distroless-v1.40.0"
+DEFAULT_VLLM_IMAGE = "vllm/vllm-openai:v0.32.0"
 DEFAULT_USER_ID = 65532
 
 
