@@ -1,1 +1,1 @@
-"""The simulated worker: vLLM's HTTP API with a profile's latencies."""
+"""The simulated worker: vLLM's HTTP API, metrics and KV handshake, with the latencies of a performance profile."""
