@@ -84,5 +84,6 @@ def install(cluster: Cluster, progress: Progress) -> None:
         "upgrade", "--install", RELEASE, str(CHART),
         "--namespace", NAMESPACE, "--create-namespace",
         "--set", f"image.repository={repository}", "--set", f"image.tag={tag}",
+        "--set", "envoy.fromSwingpoolImage=true",
         "--wait", "--timeout", f"{INSTALL_S}s",
     )  # fmt: skip

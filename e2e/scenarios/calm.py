@@ -1,0 +1,97 @@
+"""What must hold when nothing happens, and what a user reads."""
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from e2e.cluster.interface import AuditEvent
+from e2e.scenarios.scenario import Facts, Scenario
+from e2e.scenarios.stage import CLUSTER, Stage
+from e2e.system.waiting import wait_until
+from swingpool_control import names
+
+_SETTLE_S, _QUIET_S, _QUIET_QUICK_S = 10.0, 60.0, 20.0
+_GONE_S = 90.0
+
+
+def quiet(stage: Stage) -> Facts:
+    """Do nothing for a while: the manager must write nothing but its Lease."""
+    user = stage.manager_user()
+    quiet_s = _QUIET_QUICK_S if stage.quick else _QUIET_S
+    time.sleep(_SETTLE_S)
+    before = len(_writes(stage, user))
+    time.sleep(quiet_s)
+    new = _writes(stage, user)[before:]
+    told = [f"{event.time} {event.verb} {event.resource}/{event.name} {event.subresource}" for event in new]
+    assert not new, f"{len(new)} writes in {quiet_s:g} s: {told[:10]}"
+    assert before, f"no write by {user} was ever seen: is the audit log read rightly?"
+    return {"quiet_s": quiet_s, "writes": 0, "writes_before": before}
+
+
+def _writes(stage: Stage, user: str) -> list[AuditEvent]:
+    events = stage.system.cluster.audit_events()
+    return [event for event in events if event.user == user and event.resource != "leases"]
+
+
+def explained(stage: Stage) -> Facts:
+    """Every field has a description, and `kubectl explain` prints it."""
+    raw = json.loads(
+        stage.system.cluster.kubectl("get", "--raw", f"/openapi/v3/apis/{names.GROUP}/{names.VERSION}").stdout
+    )
+    schema = next(
+        item for name, item in raw["components"]["schemas"].items() if name.endswith(f".{names.VERSION}.{names.KIND}")
+    )
+    fields = dict(_fields(schema["properties"]["spec"], "spec"))
+    mute = [path for path, item in fields.items() if not item.get("description")]
+    assert not mute, f"fields without a description: {mute}"
+    deepest = sorted(fields, key=lambda path: path.count("."))[-6:]
+    for path in ["spec", "spec.pools", "spec.objectives.ttft", *deepest]:
+        printed = stage.kubectl("explain", f"{names.PLURAL}.{path}")
+        assert "DESCRIPTION:" in printed, printed
+        assert "<empty>" not in printed.split("FIELDS:")[0], printed
+    return {"fields": len(fields)}
+
+
+def _fields(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield path, schema
+    inner = schema.get("items") or schema
+    for name, item in (inner.get("properties") or {}).items():
+        merged = {**item, **(item["allOf"][0] if "allOf" in item else {})}
+        yield from _fields(merged | {"description": item.get("description")}, f"{path}.{name}")
+
+
+def shown(stage: Stage) -> Facts:
+    """`kubectl get` answers "is it fine" at a glance."""
+    lines = stage.kubectl("get", names.SHORT_NAME).splitlines()
+    header, row = lines[0].split(), lines[1]
+    assert "READY" in header, header
+    assert "True" in row, row
+    assert f"{len(stage.workers())}/{len(stage.workers())}" in row, row
+    return {"printed": lines}
+
+
+def deleted(stage: Stage) -> Facts:
+    """Delete the InferenceCluster: nothing of it is left."""
+    stage.kubectl("delete", names.PLURAL, CLUSTER, "--timeout=30s")
+    left = wait_until(
+        "everything of the InferenceCluster to be gone", lambda: _left(stage), lambda it: not it, limit_s=_GONE_S
+    )
+    return {"left": left}
+
+
+def _left(stage: Stage) -> list[str]:
+    """Return every object in the namespace that Kubernetes itself did not put there."""
+    cluster = stage.system.cluster
+    found = cluster.kubectl("api-resources", "--verbs=list", "--namespaced", "-o", "name").stdout.split()
+    kinds = [kind for kind in found if not kind.startswith(("events", "endpoints"))]
+    listed = stage.kubectl("get", ",".join(kinds), "-o", "name", "--ignore-not-found").split()
+    return [name for name in listed if name not in ("configmap/kube-root-ca.crt", "serviceaccount/default")]
+
+
+SCENARIOS = (
+    Scenario(name="quiet", about="nothing to change: the manager writes nothing", run=quiet, quick=True),
+    Scenario(name="explained", about="kubectl explain describes every field of the spec", run=explained),
+    Scenario(name="shown", about="kubectl get shows the state at a glance", run=shown),
+    Scenario(name="deleted", about="kubectl delete leaves nothing", run=deleted, quick=True),
+)

@@ -1,0 +1,57 @@
+"""Specs that the API accepts and no cluster can fulfil: a condition names what is missing."""
+
+from typing import Any
+
+import yaml
+
+from e2e.scenarios.scenario import Facts, Scenario
+from e2e.scenarios.stage import BASELINE, Stage
+
+_NAMESPACE = "e2e-impossible"
+_QUOTA = """
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: few}
+spec: {hard: {pods: "1"}}
+"""
+
+
+def no_accelerator(stage: Stage) -> Facts:
+    """Ask for an accelerator that no node has."""
+    spec = _baseline()
+    spec["spec"]["engine"]["simulated"]["requestAccelerators"] = True
+    for pool in spec["spec"]["pools"]:
+        pool["accelerator"] = {"product": "NVIDIA-UNOBTAINIUM"}
+    return _told(stage, spec, ("NVIDIA-UNOBTAINIUM", "nvidia.com/gpu", "node"))
+
+
+def no_quota(stage: Stage) -> Facts:
+    """Ask for more pods than the namespace may have."""
+    return _told(stage, _baseline(), ("quota",), before=_QUOTA)
+
+
+def _baseline() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(BASELINE)
+    return found
+
+
+def _told(stage: Stage, spec: object, words: tuple[str, ...], before: str = "") -> Facts:
+    stage.system.fresh_namespace(_NAMESPACE)
+    try:
+        if before:
+            stage.apply(before, namespace=_NAMESPACE)
+        stage.apply(yaml.safe_dump(spec), namespace=_NAMESPACE)
+        found = stage.system.wait_condition("Degraded", "True", _NAMESPACE, "chat", limit_s=90)
+        ready = stage.system.kube.condition("Ready", namespace=_NAMESPACE, name="chat")
+    finally:
+        stage.system.delete_namespace(_NAMESPACE)
+    said = f"{found['reason']}: {found['message']}"
+    assert any(word.lower() in said.lower() for word in words), f"none of {words} in: {said}"
+    assert ready.get("status") == "False", ready
+    return {"condition": said}
+
+
+SCENARIOS = (
+    Scenario(name="no-accelerator", about="no node has the accelerator: a condition says so", run=no_accelerator),
+    Scenario(name="no-quota", about="a quota refuses pods: a condition says so", run=no_quota),
+)
