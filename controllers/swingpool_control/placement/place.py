@@ -86,6 +86,16 @@ def decode_order(
     return tuple(candidate.worker for candidate in _ordered(decode, _decode_load(request), tie))
 
 
+def any_order(candidates: Sequence[Candidate], *, tie: int) -> tuple[str, ...]:
+    """Return all workers in rotation, fewest requests first, for a request that neither role is made for."""
+    serving = [candidate for candidate in candidates if candidate.in_rotation]
+    return tuple(candidate.worker for candidate in _ordered(serving, _requests, tie))
+
+
+def _requests(candidate: Candidate) -> tuple[float, float]:
+    return candidate.prefills_in_flight + candidate.decodes_in_flight + candidate.others_in_flight, 0.0
+
+
 def _no_prefill(failed: frozenset[str]) -> str:
     if failed:
         return f"no prefill worker is left after {len(failed)} failed"

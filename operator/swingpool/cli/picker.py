@@ -1,0 +1,110 @@
+"""`swingpool picker`: the endpoint picker beside Envoy."""
+
+import logging
+from pathlib import Path
+
+import click
+import uvloop
+
+from swingpool.kube import KubeError
+from swingpool.picker import eds
+from swingpool.picker.run import PickerOptions, run
+from swingpool.telemetry import logs
+from swingpool_control import names
+from swingpool_control.resources.envoy import EDS_FILE
+
+_DEFAULTS = PickerOptions(cluster="", namespace="", eds_file=Path(EDS_FILE))
+
+
+@click.command("picker")
+@click.option("--cluster", default="", help="Name of the InferenceCluster to serve.")
+@click.option("--namespace", default="", help="Its namespace.")
+@click.option(
+    "--workers-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Read the workers from this JSON file instead of from the API server.",
+)
+@click.option("--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), help="Default: the pod's own account.")
+@click.option(
+    "--eds-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path(EDS_FILE),
+    show_default=True,
+    help="The list of workers that Envoy follows.",
+)
+@click.option(
+    "--init", is_flag=True, help="Write an empty EDS file if there is none, and exit: Envoy needs one to start."
+)
+@click.option("--grpc-port", default=names.PORT_PICKER_GRPC, show_default=True, help="Envoy's services, on loopback.")
+@click.option("--http-port", default=names.PORT_PICKER_HTTP, show_default=True, help="/metrics, /state and probes.")
+@click.option("--http-host", default=_DEFAULTS.http_host, show_default=True, help="Where those listen.")
+@click.option("--envoy-admin", default=_DEFAULTS.envoy_admin, show_default=True, help="Envoy's admin address.")
+@click.option(
+    "--queue-timeout",
+    type=click.FloatRange(min=0),
+    default=_DEFAULTS.queue_timeout_s,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a request waits while no worker is in rotation, before it is refused with 503.",
+)
+@click.option(
+    "--window",
+    type=click.FloatRange(min=1),
+    default=_DEFAULTS.window_s,
+    show_default=True,
+    metavar="SECONDS",
+    help="What the rates and percentiles in /state cover.",
+)
+@click.option(
+    "--drain-timeout",
+    type=click.FloatRange(min=0),
+    default=_DEFAULTS.drain_timeout_s,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait, after SIGTERM, for Envoy's last request.",
+)
+@click.option("--log-format", type=click.Choice(["auto", "json", "text"]), default="auto", show_default=True)
+@click.option("--verbose", is_flag=True, help="Log every decision.")
+def command(
+    *,
+    cluster: str,
+    namespace: str,
+    workers_file: Path | None,
+    kubeconfig: Path | None,
+    eds_file: Path,
+    init: bool,
+    grpc_port: int,
+    http_port: int,
+    http_host: str,
+    envoy_admin: str,
+    queue_timeout: float,
+    window: float,
+    drain_timeout: float,
+    log_format: logs.LogFormat,
+    verbose: bool,
+) -> None:
+    """Run the endpoint picker beside Envoy."""
+    if init:
+        eds.ensure(eds_file)
+        return
+    if workers_file is None and not (cluster and namespace):
+        raise click.UsageError("give --cluster and --namespace, or a --workers-file")
+    logs.configure(log_format, level=logging.DEBUG if verbose else logging.INFO)
+    options = PickerOptions(
+        cluster=cluster,
+        namespace=namespace,
+        eds_file=eds_file,
+        workers_file=workers_file,
+        kubeconfig=kubeconfig,
+        grpc_port=grpc_port,
+        http_host=http_host,
+        http_port=http_port,
+        envoy_admin=envoy_admin,
+        queue_timeout_s=queue_timeout,
+        window_s=window,
+        drain_timeout_s=drain_timeout,
+    )
+    try:
+        uvloop.run(run(options))
+    except (KubeError, OSError) as error:
+        raise click.ClickException(str(error)) from error

@@ -1,0 +1,107 @@
+"""Envoy's access log, streamed to the picker: first tokens while requests run, and how they ended."""
+
+from typing import Any
+
+import grpc.aio
+from envoy.data.accesslog.v3.accesslog_pb2 import (
+    AccessLogCommon,
+    AccessLogType,
+    HTTPAccessLogEntry,
+)
+from envoy.service.accesslog.v3.als_pb2 import StreamAccessLogsMessage, StreamAccessLogsResponse
+
+from swingpool.picker.requests import Generation, Generations
+from swingpool.picker.traffic import Traffic
+from swingpool_control.resources.envoy import TAG_FIRST_BODY_US
+
+SERVICE = "envoy.service.accesslog.v3.AccessLogService"
+
+
+class AccessLog:
+    """Reads entries and tells the requests' accounting and the traffic's figures."""
+
+    def __init__(self, generations: Generations, traffic: Traffic) -> None:
+        self._generations = generations
+        self._traffic = traffic
+
+    def handler(self) -> "grpc.GenericRpcHandler[Any, Any]":
+        """Return the gRPC service."""
+
+        async def stream(_: object, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
+            while message := await context.read():  # the end of the stream is false
+                for entry in message.http_logs.log_entry:
+                    self.entry(entry)
+
+        method = grpc.stream_stream_rpc_method_handler(
+            stream,
+            request_deserializer=StreamAccessLogsMessage.FromString,
+            response_serializer=StreamAccessLogsResponse.SerializeToString,
+        )
+        return grpc.method_handlers_generic_handler(SERVICE, {"StreamAccessLogs": method})
+
+    def entry(self, entry: HTTPAccessLogEntry) -> None:
+        """Take one entry: of a request that goes on (one each half second), or of one that ended."""
+        common = entry.common_properties
+        generation = self._generations.find(entry.request.request_id, _upstream(common))
+        ended = common.access_log_type != AccessLogType.DownstreamPeriodic
+        first_body_us = common.custom_tags.get(TAG_FIRST_BODY_US, "-")
+        if generation is not None and not generation.first_token_seen and first_body_us.isdecimal():
+            self._first_token(generation, int(first_body_us) / 1e6, status=entry.response.response_code.value)
+        if ended:
+            self._ended(entry, generation)
+
+    def _first_token(self, generation: Generation, after_s: float, *, status: int) -> None:
+        generation.first_token_seen = True
+        if status != 200:
+            return
+        generation.worker.first_token(epoch=generation.epoch, at_unix_s=generation.arrived_unix_s + after_s)
+        if generation.stream:
+            self._traffic.first_token(after_s)
+
+    def _ended(self, entry: HTTPAccessLogEntry, generation: Generation | None) -> None:
+        common, status = entry.common_properties, entry.response.response_code.value
+        metrics = self._traffic.metrics
+        metrics.requests.labels(str(status)).inc()
+        duration_s = common.duration.seconds + common.duration.nanos / 1e9
+        metrics.duration.observe(duration_s)
+        if common.upstream_request_attempt_count > 1:
+            metrics.decode_retries.inc(common.upstream_request_attempt_count - 1)
+        reason = _failure(common, status)
+        if reason:
+            metrics.errors.labels(reason).inc()
+        if generation is None:
+            return
+        handed_over_s = generation.sent_unix_s - generation.arrived_unix_s
+        metrics.decode_legs.observe(max(0.0, duration_s - handed_over_s))
+        served = status == 200 and not reason
+        if served and not generation.stream:
+            self._unstreamed(generation, handed_over_s)
+        self._generations.ended(generation, served=served)
+
+    def _unstreamed(self, generation: Generation, handed_over_s: float) -> None:
+        """Count a first token that no client saw apart: the prefill leg, then what first tokens take on the worker."""
+        mean_s = generation.worker.mean_ttft_s
+        if isinstance(mean_s, float):
+            self._traffic.first_token(handed_over_s + mean_s)
+
+
+def _upstream(common: AccessLogCommon) -> str:
+    address = common.upstream_remote_address.socket_address
+    if not address.address:
+        return ""
+    host = f"[{address.address}]" if ":" in address.address else address.address
+    return f"{host}:{address.port_value}"
+
+
+def _failure(common: AccessLogCommon, status: int) -> str:
+    """Return in a word why a request ended badly; empty if it did not, or if a worker only refused it."""
+    flags = common.response_flags
+    if flags.downstream_connection_termination or flags.downstream_remote_reset:
+        return "client_disconnect"
+    if flags.upstream_connection_termination or flags.upstream_remote_reset:
+        return "worker_broke_off"
+    if flags.upstream_connection_failure or flags.no_healthy_upstream or flags.upstream_retry_limit_exceeded:
+        return "worker_unreachable"
+    if flags.stream_idle_timeout or flags.upstream_request_timeout or flags.duration_timeout:
+        return "timeout"
+    return "worker_error" if status >= 500 and common.upstream_request_attempt_count else ""

@@ -1,0 +1,72 @@
+"""The list of workers that Envoy follows: a file, replaced as a whole, and only when it changes.
+
+It holds every worker that exists, in rotation or not: Envoy sends a request where the picker says, and keeps the
+connections of workers that get nothing new. It outlives the picker, so that Envoy can go on without it.
+"""
+
+import logging
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from swingpool.picker.fleet import Fleet
+from swingpool_control.resources.envoy import WORKERS_CLUSTER
+
+log = logging.getLogger(__name__)
+
+_ASSIGNMENT = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+
+
+class EdsFile:
+    """Writes the file after each change of membership."""
+
+    def __init__(self, path: Path, fleet: Fleet) -> None:
+        self.written = False
+        """Whether the file holds what the fleet holds."""
+        self._path = path
+        self._fleet = fleet
+        self._addresses: tuple[str, ...] | None = None
+        fleet.on_membership(self.follow)
+
+    def follow(self) -> None:
+        """Write the file if the addresses differ from those written last."""
+        addresses = tuple(sorted(w.member.address for w in self._fleet.workers() if not w.member.deleting))
+        if addresses != self._addresses:
+            self.written = False
+            try:
+                write(self._path, addresses)
+            except OSError as error:
+                log.error("Envoy's list of workers cannot be written: %s", error)
+                return
+            self._addresses = addresses
+        self.written = True
+
+
+def ensure(path: Path) -> None:
+    """Write an empty list where there is no file: Envoy refuses to start without one."""
+    if not path.exists():
+        write(path, ())
+
+
+def write(path: Path, addresses: Iterable[str]) -> None:
+    """Replace the file in one step, by rename within its directory, which Envoy watches."""
+    resource = {"@type": _ASSIGNMENT, "cluster_name": WORKERS_CLUSTER, "endpoints": _endpoints(addresses)}
+    content = orjson.dumps({"resources": [resource]}, option=orjson.OPT_INDENT_2)
+    temporary = path.with_name(f".{path.name}.new")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
+
+
+def _endpoints(addresses: Iterable[str]) -> list[dict[str, Any]]:
+    endpoints = []
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        socket_address = {"address": host.strip("[]"), "port_value": int(port)}
+        endpoints.append({"endpoint": {"address": {"socket_address": socket_address}}})
+    return [{"lb_endpoints": endpoints}] if endpoints else []

@@ -1,0 +1,109 @@
+"""Envoy's external-processing protocol: its messages in, the flow's answers out."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import grpc.aio
+from envoy.config.core.v3.base_pb2 import HeaderValue, HeaderValueOption
+from envoy.service.ext_proc.v3.external_processor_pb2 import (
+    BodyMutation,
+    BodyResponse,
+    CommonResponse,
+    HeaderMutation,
+    HeadersResponse,
+    HttpHeaders,
+    ImmediateResponse,
+    ProcessingRequest,
+    ProcessingResponse,
+)
+from envoy.type.v3.http_status_pb2 import HttpStatus
+
+from swingpool.picker.flow import Flow, Incoming, Reply, Route
+from swingpool_control import names
+from swingpool_control.resources.envoy import DECISION_PATHS
+
+SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
+CHAT_PATH = "/v1/chat/completions"
+PASSED_ON = frozenset({"authorization", "content-type", "traceparent", "tracestate", names.HEADER_REQUEST_ID})
+"""Headers that the prefill leg carries too."""
+
+_CONTINUE = ProcessingResponse(request_headers=HeadersResponse())
+_OVERWRITE = HeaderValueOption.HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD
+
+
+def handler(flow: Flow) -> "grpc.GenericRpcHandler[Any, Any]":
+    """Return the gRPC service."""
+
+    async def process(_: object, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
+        await _process(flow, context)
+
+    method = grpc.stream_stream_rpc_method_handler(
+        process,
+        request_deserializer=ProcessingRequest.FromString,
+        response_serializer=ProcessingResponse.SerializeToString,
+    )
+    return grpc.method_handlers_generic_handler(SERVICE, {"Process": method})
+
+
+async def _process(flow: Flow, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
+    """Serve one HTTP request: its headers, then its whole body if a decision needs it."""
+    message = await context.read()  # the end of the stream is false
+    if not message or not message.HasField("request_headers"):
+        return
+    headers = _headers(message.request_headers)
+    path = headers.get(":path", "")
+    route_path = path.partition("?")[0]
+    decides = route_path in DECISION_PATHS and headers.get(":method") == "POST"
+    if not decides or message.request_headers.end_of_stream:
+        outcome = await flow.passed()
+        await context.write(_response(outcome, part="request_headers"))
+        return
+    await context.write(_CONTINUE)
+    message = await context.read()
+    if not message or not message.HasField("request_body"):
+        return
+    incoming = Incoming(
+        request_id=headers.get(names.HEADER_REQUEST_ID, ""),
+        path=path,
+        headers={name: value for name, value in headers.items() if name in PASSED_ON},
+        body=message.request_body.body,
+    )
+    outcome = await flow.decided(incoming, chat=route_path == CHAT_PATH)
+    await context.write(_response(outcome, part="request_body"))
+
+
+def _headers(message: HttpHeaders) -> dict[str, str]:
+    return {one.key: one.value or one.raw_value.decode("latin-1") for one in message.headers.headers}
+
+
+def _response(outcome: Route | Reply, *, part: str) -> ProcessingResponse:
+    if isinstance(outcome, Reply):
+        return _immediate(outcome)
+    changed = [(names.HEADER_DESTINATION, ",".join(outcome.hosts))]
+    if outcome.body is not None:
+        changed.append(("content-length", str(len(outcome.body))))
+    common = CommonResponse(
+        header_mutation=_mutation(changed),
+        body_mutation=None if outcome.body is None else BodyMutation(body=outcome.body),
+    )
+    if part == "request_headers":
+        return ProcessingResponse(request_headers=HeadersResponse(response=common))
+    return ProcessingResponse(request_body=BodyResponse(response=common))
+
+
+def _immediate(reply: Reply) -> ProcessingResponse:
+    headers = _mutation((("content-type", reply.content_type), *reply.headers))
+    return ProcessingResponse(
+        immediate_response=ImmediateResponse(
+            status=HttpStatus(code=reply.status), headers=headers, body=reply.body, details="picker"
+        )
+    )
+
+
+def _mutation(headers: Iterable[tuple[str, str]]) -> HeaderMutation:
+    return HeaderMutation(
+        set_headers=[
+            HeaderValueOption(header=HeaderValue(key=key, raw_value=value.encode()), append_action=_OVERWRITE)
+            for key, value in headers
+        ]
+    )

@@ -1,0 +1,229 @@
+"""One request's way through the picker: decide, wait if nobody can serve, run the prefill leg, hand over.
+
+No failure of a worker reaches the client from here as long as another worker is there: a failed leg is run on another
+prefill worker, then the request is served whole.
+"""
+
+import itertools
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import orjson
+
+from swingpool.picker.fleet import Fleet
+from swingpool.picker.leg import Computed, Failed, PrefillClient, Refused
+from swingpool.picker.requests import Generations
+from swingpool.picker.traffic import Arrival, Traffic
+from swingpool_control.placement import openai
+from swingpool_control.placement.candidates import PlacementRequest
+from swingpool_control.placement.place import Hold, Split, Whole, any_order, decode_order, place
+
+MOST_LEGS = 3
+"""Prefill workers that a request is tried on before it is served whole."""
+
+MOST_HOSTS = 4
+"""Workers that Envoy is handed: the choice and one for each of its retries."""
+
+RETRY_AFTER_S = 5
+
+log = logging.getLogger(__name__)
+
+Decided = TypeVar("Decided")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incoming:
+    """A request, as far as it is read."""
+
+    request_id: str
+    path: str
+    """Path and query."""
+    headers: Mapping[str, str]
+    """What the prefill leg passes on."""
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Let Envoy send the request on."""
+
+    hosts: tuple[str, ...]
+    """Where to, in the order of trying."""
+    body: bytes | None = None
+    """The new body; None leaves the client's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """Answer the client at once."""
+
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Request:
+    """A request in the middle of its way."""
+
+    incoming: Incoming
+    body: dict[str, Any]
+    shape: openai.RequestShape
+    arrival: Arrival
+    tie: int
+    failed: frozenset[str] = frozenset()
+
+    @property
+    def placement(self) -> PlacementRequest:
+        return PlacementRequest(prompt_tokens=self.arrival.prompt_tokens, whole_because=self.shape.whole_because)
+
+
+class Flow:
+    """Carries requests from arrival to the hand-over to Envoy."""
+
+    def __init__(
+        self, fleet: Fleet, legs: PrefillClient, generations: Generations, traffic: Traffic, *, queue_timeout_s: float
+    ) -> None:
+        self._fleet = fleet
+        self._legs = legs
+        self._generations = generations
+        self._traffic = traffic
+        self._queue_timeout_s = queue_timeout_s
+        self._ties = itertools.count()
+
+    async def passed(self) -> Route | Reply:
+        """Choose a worker for a request whose body is not read."""
+        tie = next(self._ties)
+        hosts = await self._queue(lambda: any_order(self._fleet.candidates(), tie=tie) or None)
+        return Route(hosts=hosts[:MOST_HOSTS]) if hosts else self._no_worker()
+
+    async def decided(self, incoming: Incoming, *, chat: bool) -> Route | Reply:
+        """Choose workers for a completion, and run its prefill leg."""
+        try:
+            body = orjson.loads(incoming.body)
+        except orjson.JSONDecodeError:
+            body = None
+        if not isinstance(body, dict):
+            return await self.passed()  # any worker says best what is wrong with it
+        shape = openai.shape_of(body, chat=chat)
+        tokens = shape.prompt_tokens + (self._traffic.token_rate.tokens(shape.text_bytes) if shape.text_bytes else 0)
+        arrival = self._traffic.arrived(incoming.path.partition("?")[0], tokens)
+        request = _Request(incoming=incoming, body=body, shape=shape, arrival=arrival, tie=next(self._ties))
+        outcome = await self._serve(request)
+        self._traffic.metrics.prompt_tokens.observe(arrival.prompt_tokens)
+        return outcome
+
+    async def _serve(self, request: _Request) -> Route | Reply:
+        while True:
+            placement = await self._queue(lambda: self._placed(request))
+            match placement:
+                case None:
+                    return self._no_worker()
+                case Whole(workers=workers, why=why):
+                    log.debug("request %s is served whole: %s", request.incoming.request_id, why)
+                    self._traffic.metrics.decisions.labels("whole").inc()
+                    return self._hand_over(request, workers, params=None)
+                case Split(prefill=prefill):
+                    outcome = await self._prefilled(request, prefill)
+                    if outcome is not None:
+                        return outcome
+
+    def _placed(self, request: _Request) -> Split | Whole | None:
+        candidates = self._fleet.candidates()
+        placement = place(request.placement, candidates, tie=request.tie, failed=request.failed)
+        return None if isinstance(placement, Hold) else placement
+
+    async def _prefilled(self, request: _Request, address: str) -> Route | Reply | None:
+        """Run a leg and hand over; return None if the request must be placed anew."""
+        worker = self._fleet.get(address)
+        if worker is None:
+            return None
+        started_s = time.monotonic()
+        result = await self._legs.run(
+            worker,
+            request.incoming.path,
+            orjson.dumps(openai.prefill_leg(request.body)),
+            headers=request.incoming.headers,
+            tokens=request.arrival.prompt_tokens,
+        )
+        metrics = self._traffic.metrics
+        metrics.legs.labels(type(result).__name__.lower()).observe(time.monotonic() - started_s)
+        match result:
+            case Refused(status=status, body=body, content_type=content_type):
+                metrics.decisions.labels("refused").inc()
+                return Reply(status=status, body=body, content_type=content_type)
+            case Failed(why=why, refused_connection=refused):
+                metrics.prefill_retries.inc()
+                log.warning("a prefill leg failed on %s: %s", worker.member.pod, why)
+                if refused:
+                    self._fleet.probed(worker, fault=f"it cannot be connected to ({why})")
+                failed = request.failed | {address}
+                if len(failed) >= MOST_LEGS:
+                    failed |= {w.member.address for w in self._fleet.workers()}
+                request.failed = frozenset(failed)
+                return None
+            case Computed(kv_transfer_params=params, prompt_tokens=tokens):
+                self._traffic.counted(request.arrival, text_bytes=request.shape.text_bytes, prompt_tokens=tokens)
+                if params is None:
+                    metrics.no_transfer.inc()
+                return self._after_prefill(request, address, params)
+
+    def _after_prefill(self, request: _Request, origin: str, params: dict[str, Any] | None) -> Route | None:
+        """Hand over to the decode worker that is best now, not when the prompt was still to be computed."""
+        candidates = self._fleet.candidates()
+        decode = decode_order(request.placement, candidates, tie=request.tie, without=origin)
+        if decode:
+            self._traffic.metrics.decisions.labels("split").inc()
+            return self._hand_over(request, decode, params=params)
+        # Nobody is left to generate but, perhaps, the worker that holds the prompt's cache: let one do all of it.
+        request.shape = replace(request.shape, whole_because="no decode worker was left after its prefill")
+        return None
+
+    def _hand_over(self, request: _Request, workers: tuple[str, ...], *, params: dict[str, Any] | None) -> Route:
+        worker = self._fleet.get(workers[0])
+        if worker is not None:
+            self._generations.sent(
+                request.incoming.request_id,
+                worker,
+                context_tokens=request.arrival.prompt_tokens,
+                stream=request.shape.stream,
+                arrived_unix_s=request.arrival.unix_s,
+            )
+        unchanged = params is None and openai.KV_TRANSFER not in request.body
+        body = None if unchanged else orjson.dumps(openai.decode_leg(request.body, params))
+        return Route(hosts=workers[:MOST_HOSTS], body=body)
+
+    async def _queue(self, decide: Callable[[], Decided | None]) -> Decided | None:
+        """Return a decision as soon as one can be made, None if none could within the queue's time."""
+        decision = decide()
+        if decision is not None:
+            return decision
+        traffic = self._traffic
+        started_s = time.monotonic()
+        traffic.queued += 1
+        traffic.metrics.queued.set(traffic.queued)
+        try:
+            while decision is None:
+                left_s = self._queue_timeout_s - (time.monotonic() - started_s)
+                if left_s <= 0 or not await self._fleet.changed(timeout_s=left_s):
+                    break
+                decision = decide()
+            return decision
+        finally:
+            traffic.queued -= 1
+            traffic.metrics.queued.set(traffic.queued)
+            traffic.metrics.queue.observe(time.monotonic() - started_s)
+
+    def _no_worker(self) -> Reply:
+        self._traffic.metrics.decisions.labels("refused").inc()
+        self._traffic.metrics.errors.labels("no_worker").inc()
+        message = f"no worker could take the request within {self._queue_timeout_s:g} s; try again later"
+        return Reply(
+            status=503,
+            body=orjson.dumps(openai.error_body(message, kind="server_error", code=503)),
+            headers=(("retry-after", str(RETRY_AFTER_S)),),
+        )

@@ -1,0 +1,116 @@
+"""The prefill leg: one request to one prefill worker, and what came of it."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import orjson
+
+from swingpool.picker.worker import Worker
+from swingpool_control.placement.openai import KV_TRANSFER
+
+TIMEOUT_S = 590.0
+"""Just under what Envoy waits for the picker."""
+
+MOST_ANSWER_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Computed:
+    """The prompt is computed."""
+
+    kv_transfer_params: dict[str, Any] | None
+    """How to fetch its KV cache; None if the worker keeps none."""
+    prompt_tokens: int
+    """The prompt's exact length; 0 if the worker did not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The worker refuses the request, as any worker would: the client gets the answer as it is."""
+
+    status: int
+    body: bytes
+    content_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The worker could not do it; another may."""
+
+    why: str
+    refused_connection: bool = False
+
+
+LegResult = Computed | Refused | Failed
+
+
+class PrefillClient:
+    """Runs prefill legs over kept connections, with their accounting on the worker."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+
+    async def run(
+        self, worker: Worker, path: str, body: bytes, *, headers: Mapping[str, str], tokens: int
+    ) -> LegResult:
+        """Send a leg; cancelling it closes the connection, on which the worker stops computing.
+
+        Args:
+            worker: where to.
+            path: path and query, as the client sent them.
+            body: the leg's body.
+            headers: the leg's headers.
+            tokens: the prompt's length, for the accounting.
+        """
+        epoch = worker.epoch
+        served = False
+        worker.prefill_sent(tokens)
+        try:
+            result = await self._send(worker, path, body, headers)
+            served = isinstance(result, Computed)
+            return result
+        finally:
+            worker.prefill_ended(tokens, epoch=epoch, served=served, now_unix_s=time.time())
+
+    async def _send(self, worker: Worker, path: str, body: bytes, headers: Mapping[str, str]) -> LegResult:
+        scope = asyncio.timeout(TIMEOUT_S)
+        try:
+            async with scope:
+                worker.legs.add(scope)
+                async with self._session.post(
+                    f"http://{worker.member.address}{path}", data=body, headers=headers
+                ) as response:
+                    content = await response.read()
+                    return _result(response.status, response.content_type, content)
+        except TimeoutError:
+            return Failed(why=worker.fault or f"no answer within {TIMEOUT_S:g} s")
+        except aiohttp.ClientConnectorError as error:
+            return Failed(why=f"cannot connect: {error.os_error.strerror}", refused_connection=True)
+        except aiohttp.ClientError as error:
+            return Failed(why=f"broke off: {type(error).__name__}")
+        finally:
+            worker.legs.discard(scope)
+
+
+def _result(status: int, content_type: str, content: bytes) -> LegResult:
+    if status >= 500:
+        return Failed(why=f"status {status}")
+    if status >= 400:
+        return Refused(status=status, body=content, content_type=content_type)
+    try:
+        answer = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return Failed(why="an answer that is not JSON")
+    if not isinstance(answer, dict):
+        return Failed(why="an answer that is no object")
+    params = answer.get(KV_TRANSFER)
+    usage = answer.get("usage")
+    tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else 0
+    return Computed(
+        kv_transfer_params=params if isinstance(params, dict) else None,
+        prompt_tokens=tokens if isinstance(tokens, int) else 0,
+    )

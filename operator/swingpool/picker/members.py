@@ -1,0 +1,33 @@
+"""Which workers exist, as whoever runs them says: what the static file and the Kubernetes watch have in common."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One worker that exists and has an address."""
+
+    pod: str
+    uid: str
+    address: str
+    """`ip:port` of its HTTP API."""
+    role: str
+    """Value of the role label; empty if it has none."""
+    ready: bool = True
+    deleting: bool = False
+
+
+Publish = Callable[[Sequence[Member]], None]
+
+
+class WorkerSource(Protocol):
+    """Follows the workers of one cluster."""
+
+    async def follow(self, publish: Publish) -> None:
+        """Call `publish` with all members at once and again after each change; never returns by itself.
+
+        A source that cannot see its origin publishes nothing, so that what was known last stays.
+        """
+        ...

@@ -1,0 +1,75 @@
+"""The router's own metrics, as Prometheus scrapes them; docs/reference/router.md lists them."""
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from swingpool.picker import exposition
+from swingpool.picker.windows import combined
+
+_TOKENS = tuple(2.0**power for power in range(4, 21))
+_SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2, 3, 5, 7.5, 10, 20, 40, 80, 160, 600)
+_PREFIX = "swingpool_router_"
+_GROWTH = {
+    "itl": (f"{_PREFIX}itl_seconds", "Inter-token latency, from the workers' own histograms."),
+    "output": (f"{_PREFIX}output_tokens", "Output length per engine request; a prefill leg counts as 1."),
+}
+
+
+class RouterMetrics:
+    """All series of one picker, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.arrivals = self._counter("arrivals", "Requests that arrived, by path.", "path")
+        self.requests = self._counter("requests", "Requests that ended, by the status that clients got.", "code")
+        self.decisions = self._counter("decisions", "Placement decisions: split, whole or refused.", "kind")
+        self.prompt_tokens = self._histogram("prompt_tokens", "Input sequence length.", buckets=_TOKENS)
+        self.ttft = self._histogram("ttft_seconds", "Time to first token: arrival to the answer's first byte.")
+        self.duration = self._histogram("duration_seconds", "Arrival to the last byte.")
+        self.legs = self._histogram("prefill_leg_seconds", "Duration of prefill legs, by outcome.", "outcome")
+        self.decode_legs = self._histogram("decode_leg_seconds", "From the hand-over to Envoy to the last byte.")
+        self.queued = self._gauge("queued_requests", "Requests that wait for any worker to be in rotation.")
+        self.queue = self._histogram("queue_seconds", "How long such requests waited.")
+        self.prefill_retries = self._counter("prefill_retries", "Prefill legs that failed and were run elsewhere.")
+        self.decode_retries = self._counter("decode_retries", "Times that Envoy sent a request to a further worker.")
+        self.no_transfer = self._counter(
+            "prefill_legs_without_transfer", "Prefill legs whose worker kept no KV cache for the decode worker."
+        )
+        self.errors = self._counter("errors", "Requests that ended badly, by reason.", "reason")
+        self.workers = self._gauge("workers", "Workers, by role and whether they get requests.", "role", "rotation")
+        self.growth = GrowthCollector()
+        self.registry.register(self.growth)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(_PREFIX + name, text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(_PREFIX + name, text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, *labels: str, buckets: tuple[float, ...] = _SECONDS) -> Histogram:
+        return Histogram(_PREFIX + name, text, labels, registry=self.registry, buckets=buckets)
+
+
+class GrowthCollector(Collector):
+    """Workers' histograms added up for as long as the picker runs; a worker's restart or end takes nothing away."""
+
+    def __init__(self) -> None:
+        self._totals: dict[str, exposition.Histogram] = {}
+
+    def add(self, series: str, growth: exposition.Histogram) -> None:
+        """Add what a worker's histogram grew by."""
+        known = self._totals.get(series)
+        self._totals[series] = combined([known, growth]) if known else growth
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the histograms that have been seen."""
+        for series, total in self._totals.items():
+            name, help_text = _GROWTH[series]
+            buckets = [
+                ("+Inf" if bound == float("inf") else str(bound), count)
+                for bound, count in zip(total.bounds, total.counts, strict=True)
+            ]
+            yield HistogramMetricFamily(name, help_text, buckets=buckets, sum_value=total.sum)

@@ -1,0 +1,115 @@
+"""Asks every worker whether it lives and what it does: /health twice a second, /metrics once.
+
+A refused connection or a bad answer takes a worker out of rotation at once; silence does after two tries in a row,
+which is within 3 s of the moment it hangs. One good answer puts it back.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import aiohttp
+
+from swingpool.picker.exposition import WorkerFigures, parse
+from swingpool.picker.fleet import Fleet
+from swingpool.picker.worker import Worker
+from swingpool_control.figures import Unknown
+
+INTERVAL_S = 0.5
+TIMEOUT_S = 1.0
+RETRY_S = 0.1
+SILENCES = 2
+SCRAPE_EVERY = 2
+"""Every so many-th probe reads the metrics too."""
+
+STALE_AFTER_S = 5.0
+"""Figures older than this are unknown."""
+
+Scraped = Callable[[Worker, WorkerFigures], None]
+"""Told after each scrape: the worker, and its figures of before."""
+
+
+class Prober:
+    """Runs one task per worker; workers come and go with the fleet's membership."""
+
+    def __init__(self, fleet: Fleet, session: aiohttp.ClientSession, *, on_scrape: Scraped) -> None:
+        self._fleet = fleet
+        self._session = session
+        self._on_scrape = on_scrape
+        self._tasks: dict[Worker, asyncio.Task[None]] = {}
+        fleet.on_membership(self.follow)
+
+    def follow(self) -> None:
+        """Start tasks for new workers; a task ends by itself once its worker is gone."""
+        for worker in self._fleet.workers():
+            if worker not in self._tasks:
+                self._tasks[worker] = asyncio.create_task(
+                    self._probe_for_ever(worker), name=f"probe {worker.member.pod}"
+                )
+
+    async def close(self) -> None:
+        """End all tasks."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _probe_for_ever(self, worker: Worker) -> None:
+        silences = 0
+        turn = 0
+        while self._fleet.get(worker.member.address) is worker:
+            fault, silent = await self._health(worker)
+            silences = silences + 1 if silent else 0
+            if not silent or silences >= SILENCES:
+                self._fleet.probed(worker, fault=fault)
+            if not fault and turn % SCRAPE_EVERY == 0:
+                await self._scrape(worker)
+            _forget_stale(worker)
+            turn += 1
+            await asyncio.sleep(RETRY_S if 0 < silences < SILENCES else INTERVAL_S)
+        self._tasks.pop(worker, None)
+
+    async def _health(self, worker: Worker) -> tuple[str, bool]:
+        """Return what is wrong, empty if nothing, and whether it was silence, which may pass."""
+        url = f"http://{worker.member.address}/health"
+        try:
+            async with asyncio.timeout(TIMEOUT_S), self._session.get(url) as response:
+                if response.status == 200:
+                    return "", False
+                return f"it answers /health with {response.status}", False
+        except TimeoutError:
+            return f"it has not answered /health within {TIMEOUT_S:g} s, {SILENCES} times in a row", True
+        except aiohttp.ClientConnectorError as error:
+            return f"it cannot be connected to: {error.os_error.strerror or error.os_error}", False
+        except aiohttp.ClientError as error:
+            # An idle connection that the worker closed just now looks like this; a dead worker does so twice.
+            return f"it broke off the connection: {type(error).__name__}", True
+
+    async def _scrape(self, worker: Worker) -> None:
+        """Read the metrics; a failure says nothing of the worker's health, and leaves the figures to grow stale."""
+        url = f"http://{worker.member.address}/metrics"
+        try:
+            async with asyncio.timeout(TIMEOUT_S), self._session.get(url) as response:
+                if response.status != 200:
+                    return
+                text = await response.text()
+        except (TimeoutError, aiohttp.ClientError, UnicodeDecodeError):
+            return
+        before, now_unix_s = worker.figures, time.time()
+        worker.scraped(parse(text, now_unix_s=now_unix_s), now_unix_s=now_unix_s)
+        self._on_scrape(worker, before)
+
+
+def _forget_stale(worker: Worker) -> None:
+    scraped = worker.figures.scraped_unix_s
+    if (
+        isinstance(scraped, Unknown)
+        or time.time() - scraped < STALE_AFTER_S
+        or isinstance(worker.figures.running, Unknown)
+    ):
+        return
+    stale = Unknown(f"its last scrape is older than {STALE_AFTER_S:g} s")
+    worker.figures = replace(worker.figures, running=stale, waiting=stale, kv_usage=stale)
+    worker.others_in_flight = 0
+    worker.touched()

@@ -1,0 +1,95 @@
+"""Requests from arrival to end: where each was sent, and what the access log told of it.
+
+The access log is the only witness of a request's later life, since its tokens never pass here. An entry that never
+comes (Envoy was killed) would count for ever; `reconcile` forgets requests of a worker that says it runs none.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from swingpool.picker.fleet import Fleet
+from swingpool.picker.worker import Worker
+
+FORGET_AFTER_S = 3.0
+"""A request this old on a worker that reports nothing running has ended."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Generation:
+    """One request that a worker generates for."""
+
+    request_id: str
+    worker: Worker
+    epoch: int
+    """The worker's role epoch when the request was sent."""
+    context_tokens: int
+    stream: bool
+    arrived_unix_s: float
+    sent_unix_s: float
+    first_token_seen: bool = False
+
+
+class Generations:
+    """Requests under way, by request id; a client may use one id twice at a time."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._by_id: dict[str, list[Generation]] = {}
+
+    def sent(
+        self, request_id: str, worker: Worker, *, context_tokens: int, stream: bool, arrived_unix_s: float
+    ) -> None:
+        """Account for a request that was just sent to a worker."""
+        generation = Generation(
+            request_id=request_id,
+            worker=worker,
+            epoch=worker.epoch,
+            context_tokens=context_tokens,
+            stream=stream,
+            arrived_unix_s=arrived_unix_s,
+            sent_unix_s=time.time(),
+        )
+        worker.decode_sent(context_tokens)
+        self._by_id.setdefault(request_id, []).append(generation)
+
+    def find(self, request_id: str, address: str) -> Generation | None:
+        """Return the request of this id, on the worker that Envoy says it is on: after a retry, that is another one."""
+        alike = self._by_id.get(request_id)
+        if not alike:
+            return None
+        for generation in alike:
+            if generation.worker.member.address == address:
+                return generation
+        self._move(alike[0], address)
+        return alike[0]
+
+    def ended(self, generation: Generation, *, served: bool) -> None:
+        """Account for a request's end."""
+        alike = self._by_id.get(generation.request_id, [])
+        if generation in alike:
+            alike.remove(generation)
+            if not alike:
+                del self._by_id[generation.request_id]
+            generation.worker.decode_ended(generation.context_tokens, served=served)
+
+    def reconcile(self, worker: Worker, *, now_unix_s: float) -> None:
+        """Forget the requests of a worker that runs and queues nothing."""
+        self._forget(lambda one: one.worker is worker and now_unix_s - one.sent_unix_s > FORGET_AFTER_S)
+
+    def forget_gone(self) -> None:
+        """Forget the requests of workers that are gone."""
+        self._forget(lambda one: self._fleet.get(one.worker.member.address) is not one.worker)
+
+    def _forget(self, lost: Callable[[Generation], bool]) -> None:
+        for generation in [one for alike in self._by_id.values() for one in alike if lost(one)]:
+            self.ended(generation, served=False)
+
+    def _move(self, generation: Generation, address: str) -> None:
+        worker = self._fleet.get(address) if address else None
+        if worker is None:
+            return
+        generation.worker.decode_ended(generation.context_tokens, served=False)
+        worker.decode_sent(generation.context_tokens)
+        # What Envoy sent by itself was sent in the role that the worker has now, as nearly as anyone can tell.
+        generation.worker, generation.epoch = worker, worker.epoch

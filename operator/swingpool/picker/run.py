@@ -1,0 +1,181 @@
+"""The picker's process: everything wired together, from the first look at the workers to the last request."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import grpc.aio
+from aiohttp import web
+
+from swingpool.kube import Kube
+from swingpool.picker import accesslog, eds, extproc, http
+from swingpool.picker.drain import drain
+from swingpool.picker.exposition import WorkerFigures
+from swingpool.picker.fleet import Fleet
+from swingpool.picker.flow import Flow
+from swingpool.picker.leg import PrefillClient
+from swingpool.picker.members import WorkerSource
+from swingpool.picker.metrics import RouterMetrics
+from swingpool.picker.observe import observe
+from swingpool.picker.probe import Prober
+from swingpool.picker.requests import Generations
+from swingpool.picker.source_file import FileSource
+from swingpool.picker.source_kubernetes import KubernetesSource
+from swingpool.picker.traffic import Traffic
+from swingpool.picker.worker import Worker
+from swingpool_control import names
+from swingpool_control.resources.envoy import BUFFER_LIMIT_BYTES
+
+KEEP_ALIVE_S = 4.0
+"""Below the 5 s after which vLLM's server closes an idle connection."""
+
+FIRST_PROBES_S = 3.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PickerOptions:
+    """What `swingpool picker` is told."""
+
+    cluster: str
+    namespace: str
+    eds_file: Path
+    workers_file: Path | None = None
+    """Read the workers from here instead of from the API server."""
+    kubeconfig: Path | None = None
+    grpc_host: str = "127.0.0.1"
+    grpc_port: int = names.PORT_PICKER_GRPC
+    http_host: str = "0.0.0.0"  # noqa: S104 - the manager and Prometheus reach it on the pod's address
+    http_port: int = names.PORT_PICKER_HTTP
+    envoy_admin: str = f"127.0.0.1:{names.PORT_ENVOY_ADMIN}"
+    queue_timeout_s: float = 30.0
+    window_s: float = 15.0
+    drain_timeout_s: float = 3600.0
+
+
+async def run(options: PickerOptions) -> None:
+    """Run until SIGTERM or SIGINT, then until Envoy has drained."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with contextlib.AsyncExitStack() as stack:
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S, ttl_dns_cache=None)
+        session = await stack.enter_async_context(
+            aiohttp.ClientSession(
+                connector=connector, timeout=aiohttp.ClientTimeout(total=None), cookie_jar=aiohttp.DummyCookieJar()
+            )
+        )
+        source: WorkerSource
+        if options.workers_file:
+            source = FileSource(options.workers_file)
+        else:
+            kube = await stack.enter_async_context(Kube.load(options.kubeconfig))
+            source = KubernetesSource(kube, namespace=options.namespace, cluster=options.cluster)
+        await Picker(options, source, session).serve(stop)
+
+
+class Picker:
+    """One picker."""
+
+    def __init__(self, options: PickerOptions, source: WorkerSource, session: aiohttp.ClientSession) -> None:
+        self._options = options
+        self._source = source
+        self._session = session
+        self._name = socket.gethostname()
+        self._fleet = Fleet()
+        self._eds = eds.EdsFile(options.eds_file, self._fleet)
+        self._metrics = RouterMetrics()
+        self._traffic = Traffic(self._metrics, window_s=options.window_s)
+        self._generations = Generations(self._fleet)
+        self._fleet.on_membership(self._generations.forget_gone)
+        self._prober = Prober(self._fleet, session, on_scrape=self._scraped)
+        self._serving = False
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set, then until the drain is over."""
+        following = asyncio.create_task(self._source.follow(self._fleet.publish))
+        following.add_done_callback(lambda _: stop.set())  # it never ends by itself: if it did, say so and restart
+        runner = await self._serve_http()
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            ready = asyncio.create_task(self._know_workers())
+            await asyncio.wait({ready, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            ready.cancel()
+            if not stop.is_set():
+                await self._serve_grpc(stop)
+        finally:
+            stopping.cancel()
+            ended = following.done()
+            following.cancel()
+            await asyncio.gather(following, stopping, return_exceptions=not ended)
+            await self._prober.close()
+            await runner.cleanup()
+
+    async def _know_workers(self) -> None:
+        """Wait for the list of workers, and for their first probes, but not for workers that are down.
+
+        Until then nothing listens for Envoy, which so sends requests to the workers it knew last rather than nowhere.
+        """
+        await self._fleet.synced.wait()
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + FIRST_PROBES_S
+        while any(worker.unprobed for worker in self._fleet.workers()) and loop.time() < ends_s:
+            await self._fleet.changed(timeout_s=ends_s - loop.time())
+
+    async def _serve_grpc(self, stop: asyncio.Event) -> None:
+        flow = Flow(
+            self._fleet,
+            PrefillClient(self._session),
+            self._generations,
+            self._traffic,
+            queue_timeout_s=self._options.queue_timeout_s,
+        )
+        limit = BUFFER_LIMIT_BYTES + 1024 * 1024
+        server = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", limit),
+                ("grpc.max_send_message_length", limit),
+                ("grpc.so_reuseport", 0),
+            ]
+        )
+        log_service = accesslog.AccessLog(self._generations, self._traffic)
+        server.add_generic_rpc_handlers((extproc.handler(flow), log_service.handler()))
+        server.add_insecure_port(f"{self._options.grpc_host}:{self._options.grpc_port}")
+        await server.start()
+        self._serving = True
+        log.info("serving", extra={"cluster": self._options.cluster, "grpc_port": self._options.grpc_port})
+        await stop.wait()
+        self._serving = False
+        await drain(self._session, admin=self._options.envoy_admin, timeout_s=self._options.drain_timeout_s)
+        await server.stop(grace=1.0)
+
+    async def _serve_http(self) -> web.AppRunner:
+        app = http.application(
+            fleet=self._fleet,
+            metrics=self._metrics,
+            observe=lambda: observe(self._fleet, self._traffic, picker=self._name),
+            not_ready=self._not_ready,
+        )
+        runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        await runner.setup()
+        await web.TCPSite(runner, self._options.http_host, self._options.http_port).start()
+        return runner
+
+    def _not_ready(self) -> str:
+        if not self._fleet.synced.is_set():
+            return "the list of workers has not come yet"
+        if not self._eds.written:
+            return "Envoy's list of workers could not be written"
+        return "" if self._serving else "not serving"
+
+    def _scraped(self, worker: Worker, before: WorkerFigures) -> None:
+        self._traffic.scraped(worker.figures, before)
+        if worker.idle_since(before):
+            self._generations.reconcile(worker, now_unix_s=time.time())

@@ -1,0 +1,56 @@
+"""Workers from the API server: the pods of one InferenceCluster, followed by an informer."""
+
+import logging
+from typing import Any
+
+from swingpool.kube import Interrupted, Kube, Object, Removed, Snapshot, Upserted, WatchEvent, watch
+from swingpool.kube.kinds import POD
+from swingpool.kube.objects import field, labels_of, metadata, uid_of
+from swingpool.picker.members import Member, Publish
+from swingpool_control import names
+
+log = logging.getLogger(__name__)
+
+
+class KubernetesSource:
+    """Follows the worker pods of one cluster; while the API server is away, what was known last stays."""
+
+    def __init__(self, kube: Kube, *, namespace: str, cluster: str) -> None:
+        self._kube = kube
+        self._namespace = namespace
+        self._labels = {names.LABEL_CLUSTER: cluster, names.LABEL_COMPONENT: names.COMPONENT_WORKER}
+        self._pods: dict[str, Object] = {}
+
+    async def follow(self, publish: Publish) -> None:
+        """Publish the pods that have an address, at once and after each change."""
+        async for event in watch(self._kube, POD, namespace=self._namespace, labels=self._labels):
+            if isinstance(event, Interrupted):
+                log.warning("the API server is away; going on with the workers known last: %s", event.error)
+                continue
+            self._take(event)
+            publish([member for member in map(member_of, self._pods.values()) if member is not None])
+
+    def _take(self, event: WatchEvent) -> None:
+        match event:
+            case Snapshot(objects=objects):
+                self._pods = {uid_of(pod): pod for pod in objects}
+            case Upserted(object=pod):
+                self._pods[uid_of(pod)] = pod
+            case Removed(object=pod):
+                self._pods.pop(uid_of(pod), None)
+
+
+def member_of(pod: Object) -> Member | None:
+    """Return a pod as a member; None if it has no address yet or has ended."""
+    address = field(pod, "status", "podIP")
+    if not address or field(pod, "status", "phase") in ("Succeeded", "Failed"):
+        return None
+    conditions: list[dict[str, Any]] = field(pod, "status", "conditions") or []
+    return Member(
+        pod=str(metadata(pod).get("name", "")),
+        uid=uid_of(pod),
+        address=f"[{address}]:{names.PORT_WORKER}" if ":" in address else f"{address}:{names.PORT_WORKER}",
+        role=labels_of(pod).get(names.LABEL_ROLE, ""),
+        ready=any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions),
+        deleting=metadata(pod).get("deletionTimestamp") is not None,
+    )

@@ -1,0 +1,78 @@
+"""What goes through the router, counted twice: for ever, as metrics, and lately, for the manager's loops."""
+
+import time
+from collections import deque
+
+from swingpool.picker.exposition import Histogram, WorkerFigures
+from swingpool.picker.metrics import RouterMetrics
+from swingpool.picker.windows import MOST_VALUES, Histograms, Values
+from swingpool_control.figures import Unknown
+from swingpool_control.placement.estimate import TokenRate
+
+
+class Arrival:
+    """One request's arrival; its prompt's length becomes exact once a worker has counted it."""
+
+    __slots__ = ("at_s", "prompt_tokens", "unix_s")
+
+    def __init__(self, prompt_tokens: int) -> None:
+        self.at_s = time.monotonic()
+        self.unix_s = time.time()
+        self.prompt_tokens = prompt_tokens
+
+
+class Traffic:
+    """Everything about requests that is reported; times are monotonic seconds unless they say otherwise."""
+
+    def __init__(self, metrics: RouterMetrics, *, window_s: float) -> None:
+        self.metrics = metrics
+        self.window_s = window_s
+        self.token_rate = TokenRate()
+        self.queued = 0
+        self._started_s = time.monotonic()
+        self._arrivals: deque[Arrival] = deque(maxlen=MOST_VALUES)
+        self.ttft_s = Values(window_s=window_s)
+        self.itl_s = Histograms(window_s=window_s)
+        self.output_tokens = Histograms(window_s=window_s)
+
+    def arrived(self, path: str, prompt_tokens: int) -> Arrival:
+        """Count a request that arrived with a prompt of about this length."""
+        arrival = Arrival(prompt_tokens)
+        self._arrivals.append(arrival)
+        self.metrics.arrivals.labels(path).inc()
+        return arrival
+
+    def counted(self, arrival: Arrival, *, text_bytes: int, prompt_tokens: int) -> None:
+        """Take over a prompt's exact length, and learn from it."""
+        if prompt_tokens > 0:
+            arrival.prompt_tokens = prompt_tokens
+            self.token_rate = self.token_rate.observed(text_bytes=text_bytes, tokens=prompt_tokens)
+
+    def first_token(self, ttft_s: float) -> None:
+        """Count a time to first token."""
+        self.ttft_s.add(ttft_s, now_s=time.monotonic())
+        self.metrics.ttft.observe(ttft_s)
+
+    def scraped(self, now: WorkerFigures, before: WorkerFigures) -> None:
+        """Count what a worker's histograms grew by. The first scrape of a worker only sets where counting starts."""
+        if isinstance(before.scraped_unix_s, Unknown):
+            return
+        at_s = time.monotonic()
+        for series, window, earlier, later in (
+            ("itl", self.itl_s, before.itl_s, now.itl_s),
+            ("output", self.output_tokens, before.output_tokens, now.output_tokens),
+        ):
+            if later is not None:
+                growth = later.since(earlier or Histogram())
+                window.add(growth, now_s=at_s)
+                self.metrics.growth.add(series, growth)
+
+    def recent_arrivals(self) -> tuple[list[Arrival], float]:
+        """Return the window's arrivals, and the seconds that it covers."""
+        now_s = time.monotonic()
+        while self._arrivals and self._arrivals[0].at_s < now_s - self.window_s:
+            self._arrivals.popleft()
+        since_s = max(now_s - self.window_s, self._started_s)
+        if len(self._arrivals) == MOST_VALUES:
+            since_s = max(since_s, self._arrivals[0].at_s)
+        return list(self._arrivals), now_s - since_s

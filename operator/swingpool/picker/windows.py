@@ -1,0 +1,107 @@
+"""Figures over the last seconds: rates, means and percentiles, and unknown where nothing stands behind them."""
+
+from collections import deque
+from collections.abc import Iterable
+from itertools import accumulate
+
+from swingpool.picker.exposition import Histogram
+from swingpool_control.figures import Figure, Unknown
+from swingpool_control.observation import Percentiles
+
+MOST_VALUES = 20_000
+"""Values that a window keeps at most; under more load it covers less time, with as good percentiles."""
+
+_LEVELS = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
+
+
+class Values:
+    """Values with their times."""
+
+    def __init__(self, *, window_s: float) -> None:
+        self._window_s = window_s
+        self._values: deque[tuple[float, float]] = deque(maxlen=MOST_VALUES)
+
+    def add(self, value: float, *, now_s: float) -> None:
+        """Keep a value."""
+        self._values.append((now_s, value))
+
+    def recent(self, *, now_s: float) -> list[float]:
+        """Return the window's values, oldest first."""
+        while self._values and self._values[0][0] < now_s - self._window_s:
+            self._values.popleft()
+        return [value for _, value in self._values]
+
+
+class Histograms:
+    """Growth of workers' histograms."""
+
+    def __init__(self, *, window_s: float) -> None:
+        self._window_s = window_s
+        self._parts: deque[tuple[float, Histogram]] = deque()
+
+    def add(self, growth: Histogram, *, now_s: float) -> None:
+        """Keep what one worker's histogram grew by since its last scrape."""
+        if growth.count > 0:
+            self._parts.append((now_s, growth))
+
+    def recent(self, *, now_s: float) -> Histogram:
+        """Return the window's growth, all workers together."""
+        while self._parts and self._parts[0][0] < now_s - self._window_s:
+            self._parts.popleft()
+        return combined(part for _, part in self._parts)
+
+
+def combined(parts: Iterable[Histogram]) -> Histogram:
+    """Add histograms up; where their buckets differ, each keeps its own bounds."""
+    per_bound: dict[float, float] = {}
+    total = 0.0
+    for part in parts:
+        total += part.sum
+        below = 0.0
+        for bound, count in zip(part.bounds, part.counts, strict=True):
+            per_bound[bound] = per_bound.get(bound, 0.0) + count - below
+            below = count
+    ordered = sorted(per_bound.items())
+    return Histogram(
+        bounds=tuple(bound for bound, _ in ordered), counts=tuple(accumulate(n for _, n in ordered)), sum=total
+    )
+
+
+def percentiles_of(values: list[float], *, name: str) -> Percentiles:
+    """Return exact percentiles by nearest rank."""
+    if not values:
+        return _nothing(f"no {name} in the window")
+    ordered = sorted(values)
+    last = len(ordered) - 1
+    figures = {level: ordered[min(last, int(share * len(ordered)))] for level, share in _LEVELS.items()}
+    return Percentiles(count=len(ordered), **figures)
+
+
+def percentiles_in(histogram: Histogram, *, name: str) -> Percentiles:
+    """Return percentiles interpolated within buckets; one above the last finite bound is unknown."""
+    if histogram.count <= 0:
+        return _nothing(f"no {name} in the window")
+    figures = {level: _quantile(histogram, share, name) for level, share in _LEVELS.items()}
+    return Percentiles(count=round(histogram.count), **figures)
+
+
+def mean_of(total: float, count: float, *, name: str) -> Figure:
+    """Return total over count, unknown if nothing was counted."""
+    return total / count if count > 0 else Unknown(f"no {name} in the window")
+
+
+def _quantile(histogram: Histogram, share: float, name: str) -> Figure:
+    rank = share * histogram.count
+    lower, below = 0.0, 0.0
+    for bound, count in zip(histogram.bounds, histogram.counts, strict=True):
+        if count >= rank:
+            if bound == float("inf"):
+                return Unknown(f"{name} lies above the workers' last bucket, {lower:g}")
+            return lower + (bound - lower) * ((rank - below) / (count - below) if count > below else 1.0)
+        lower, below = bound, count
+    return Unknown(f"{name} has a histogram without a last bucket")
+
+
+def _nothing(why: str) -> Percentiles:
+    unknown = Unknown(why)
+    return Percentiles(p50=unknown, p90=unknown, p95=unknown, p99=unknown, count=0)

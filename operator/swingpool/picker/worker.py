@@ -1,0 +1,168 @@
+"""One worker as the picker tracks it: membership, health, what was sent to it, what it reported."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from swingpool.picker.exposition import NO_FIGURES, Histogram, WorkerFigures
+from swingpool.picker.members import Member
+from swingpool_control import names
+from swingpool_control.figures import Figure, Unknown
+from swingpool_control.observation import WorkerObservation
+from swingpool_control.placement.candidates import Candidate
+
+_NOT_PROBED = "it has not answered a probe yet"
+_NO_FIRST_TOKEN = Unknown("no first token between two scrapes")
+_NOT_SERVED = Unknown("it has served nothing in this role yet")
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Worker:
+    """One worker; everything here changes as requests and probes come and go."""
+
+    member: Member
+    role_since_unix_s: float
+    epoch: int = 0
+    """Counts changes of role: what was sent in an earlier role says nothing about this one."""
+    fault: str = _NOT_PROBED
+    """Why its probes say that it cannot serve; empty if they say it can."""
+    pending_prefill_tokens: int = 0
+    prefills_in_flight: int = 0
+    decodes_in_flight: int = 0
+    decode_context_tokens: int = 0
+    prefills_served: int = 0
+    decodes_served: int = 0
+    first_served_unix_s: Figure = _NOT_SERVED
+    figures: WorkerFigures = NO_FIGURES
+    others_in_flight: int = 0
+    mean_ttft_s: Figure = _NO_FIRST_TOKEN
+    """What its own requests lately waited for their first token, by its own metrics."""
+    sent_in_epoch: int = 0
+    legs: set[asyncio.Timeout] = field(default_factory=set)
+    """Prefill legs under way; they end at once when the worker stops answering."""
+    _candidate: Candidate | None = None
+
+    @property
+    def why_not(self) -> str:
+        """Why it is out of rotation; empty if it is in."""
+        if self.member.deleting:
+            return "its pod is being deleted"
+        if not self.member.ready:
+            return "its pod is not ready"
+        if self.fault:
+            return self.fault
+        if self.member.role not in (names.ROLE_PREFILL, names.ROLE_DECODE):
+            return f"its role is {self.member.role!r}" if self.member.role else "it has no role"
+        return ""
+
+    @property
+    def unprobed(self) -> bool:
+        """Whether no probe has said anything about it yet."""
+        return self.fault == _NOT_PROBED
+
+    def idle_since(self, before: WorkerFigures) -> bool:
+        """Return whether it ran and queued nothing at the last scrape, nor at the one before."""
+        return all(one.running == 0 and one.waiting == 0 for one in (before, self.figures))
+
+    def candidate(self) -> Candidate:
+        """Return what placement sees of it, made anew only after a change."""
+        if self._candidate is None:
+            self._candidate = Candidate(
+                worker=self.member.address,
+                role=self.member.role,
+                in_rotation=not self.why_not,
+                pending_prefill_tokens=self.pending_prefill_tokens,
+                prefills_in_flight=self.prefills_in_flight,
+                decodes_in_flight=self.decodes_in_flight,
+                decode_context_tokens=self.decode_context_tokens,
+                others_in_flight=self.others_in_flight,
+            )
+        return self._candidate
+
+    def touched(self) -> None:
+        """Forget the candidate: something that it shows has changed."""
+        self._candidate = None
+
+    def became(self, member: Member, *, now_unix_s: float) -> None:
+        """Take over a newer state of the pod."""
+        if member.role != self.member.role:
+            self.epoch += 1
+            self.sent_in_epoch = 0
+            self.role_since_unix_s = now_unix_s
+            self.first_served_unix_s = _NOT_SERVED
+        self.member = member
+        self.touched()
+
+    def prefill_sent(self, tokens: int) -> None:
+        """Account for a prefill leg sent to it."""
+        self.pending_prefill_tokens += tokens
+        self.prefills_in_flight += 1
+        self.touched()
+
+    def prefill_ended(self, tokens: int, *, epoch: int, served: bool, now_unix_s: float) -> None:
+        """Account for the end of a prefill leg that was sent in role epoch `epoch`."""
+        self.pending_prefill_tokens -= tokens
+        self.prefills_in_flight -= 1
+        if served:
+            self.prefills_served += 1
+            self._served(names.ROLE_PREFILL, epoch=epoch, at_unix_s=now_unix_s)
+        self.touched()
+
+    def decode_sent(self, context_tokens: int) -> None:
+        """Account for a request that it now generates for."""
+        self.sent_in_epoch += 1
+        self.decodes_in_flight += 1
+        self.decode_context_tokens += context_tokens
+        self.touched()
+
+    def decode_ended(self, context_tokens: int, *, served: bool) -> None:
+        """Account for the end of a request, or for its move to another worker."""
+        self.decodes_in_flight -= 1
+        self.decode_context_tokens -= context_tokens
+        self.decodes_served += served
+        self.touched()
+
+    def first_token(self, *, epoch: int, at_unix_s: float) -> None:
+        """Account for the first token of a request that was sent in role epoch `epoch`."""
+        self._served(names.ROLE_DECODE, epoch=epoch, at_unix_s=at_unix_s)
+
+    def scraped(self, figures: WorkerFigures, *, now_unix_s: float) -> None:
+        """Take over a scrape: what others sent, how long first tokens take, and signs of a first decode."""
+        before, self.figures = self.figures, figures
+        if isinstance(figures.running, float) and isinstance(figures.waiting, float):
+            own = self.prefills_in_flight + self.decodes_in_flight
+            self.others_in_flight = max(0, round(figures.running + figures.waiting) - own)
+            self.touched()
+        if figures.ttft_s is not None:
+            growth = figures.ttft_s.since(before.ttft_s or Histogram())
+            if growth.count > 0:
+                self.mean_ttft_s = growth.sum / growth.count
+        # Answers that do not stream show nothing before they end, but their KV cache was fetched: only decodes do that.
+        moved, moved_before = figures.transferred_tokens, before.transferred_tokens
+        if self.sent_in_epoch and isinstance(moved, float) and isinstance(moved_before, float) and moved > moved_before:
+            self._served(names.ROLE_DECODE, epoch=self.epoch, at_unix_s=now_unix_s)
+
+    def _served(self, role: str, *, epoch: int, at_unix_s: float) -> None:
+        if epoch == self.epoch and role == self.member.role and isinstance(self.first_served_unix_s, Unknown):
+            self.first_served_unix_s = at_unix_s
+
+    def observation(self) -> WorkerObservation:
+        """Return the worker as the manager sees it."""
+        why_not = self.why_not
+        return WorkerObservation(
+            pod=self.member.pod,
+            address=self.member.address,
+            role=self.member.role,
+            role_since_unix_s=self.role_since_unix_s,
+            in_rotation=not why_not,
+            why_not=why_not,
+            pending_prefill_tokens=self.pending_prefill_tokens,
+            prefills_in_flight=self.prefills_in_flight,
+            decodes_in_flight=self.decodes_in_flight,
+            prefills_served=self.prefills_served,
+            decodes_served=self.decodes_served,
+            first_served_in_role_unix_s=self.first_served_unix_s,
+            running=self.figures.running,
+            waiting=self.figures.waiting,
+            kv_usage=self.figures.kv_usage,
+            scraped_unix_s=self.figures.scraped_unix_s,
+        )
