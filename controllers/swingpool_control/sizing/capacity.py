@@ -17,6 +17,11 @@ class Shape:
     isl_tokens: float
     osl_tokens: float
 
+    @property
+    def context_tokens(self) -> int:
+        """Mean context of a sequence whose tokens are generated: its prompt and half of its output."""
+        return max(1, round(self.isl_tokens) + round(self.osl_tokens) // 2)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
@@ -26,6 +31,8 @@ class Capacity:
     """Prompt tokens per second, computed back to back."""
     decode_sequences: float
     """Sequences that it generates tokens for at once; at least 1."""
+    decode_tokens_per_s: float
+    """Tokens per second that it generates for so many sequences."""
     kv_tokens: float
     """Tokens of KV cache that it may hold."""
     ttft_feasible: bool
@@ -44,13 +51,16 @@ def capacity(model: PerformanceModel, *, shape: Shape, ttft_s: float, itl_s: flo
         itl_s: mean ITL to reach.
     """
     isl = max(1, round(shape.isl_tokens))
-    context = isl + max(1, round(shape.osl_tokens)) // 2
+    context = shape.context_tokens
     kv_tokens = model.kv_capacity_tokens * KV_FILL
     batch = _largest_batch(model, context_tokens=context, itl_s=itl_s, kv_tokens=kv_tokens)
+    sequences = max(1, batch)
+    step_s = decode_step_s(model, sequences=sequences, context_tokens=sequences * context)
     alone_s = prefill_s(model, prompt_tokens=isl) + model.transfer_s(tokens=isl)
     return Capacity(
         prefill_tokens_per_s=_prefill_rate(model, isl=isl),
-        decode_sequences=max(1, batch),
+        decode_sequences=sequences,
+        decode_tokens_per_s=sequences / max(step_s, 1e-9),
         kv_tokens=kv_tokens,
         ttft_feasible=alone_s <= ttft_s,
         itl_feasible=batch >= 1,

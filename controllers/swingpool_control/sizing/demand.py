@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from swingpool_control import names
+from swingpool_control.engine.model import PerformanceModel, decode_step_s
 from swingpool_control.figures import Figure, Unknown
 from swingpool_control.observation import RouterObservation, WorkerObservation
 from swingpool_control.sizing.capacity import Capacity, Shape
@@ -20,6 +21,9 @@ UTILIZATION = 0.8
 """Share of its prefill rate that a role is loaded to by arrivals; the rest absorbs their randomness."""
 
 STALE_S = 30.0
+
+STARVED = 1e6
+"""Pressure of a role that is asked for something and has no worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,8 @@ class Demand:
     """Prompt tokens that arrived and are not computed yet."""
     sequences: float
     """Requests that tokens are generated for, or wait to be."""
+    generated_tokens_per_s: float
+    """Tokens that the workers generate now, by the performance model from the sequences that each holds."""
     kv_tokens: float
     """KV cache held by decode workers, as far as they tell."""
 
@@ -60,6 +66,10 @@ def observe(view: ClusterView, *, now_unix_s: float, last_shape: Shape = DEFAULT
         value: Figure = getattr(router, name)
         if isinstance(value, Unknown):
             return Unknown(f"{name}: {value.why}")
+    for pool in view.spec.pools:
+        model = view.models.get(pool.name, Unknown("its performance profile was not loaded"))
+        if isinstance(model, Unknown):
+            return Unknown(f"pool {pool.name}: {model.why}")
     return _demand(view, router, last_shape)
 
 
@@ -74,6 +84,7 @@ def decode_pressure(demand: Demand, workers: Iterable[Capacity]) -> float:
     """Return what is asked of decode over what these workers do within the ITL objective; 1 is just enough."""
     each = tuple(workers)
     return max(
+        _over(demand.generated_tokens_per_s, sum(worker.decode_tokens_per_s for worker in each)),
         _over(demand.sequences, sum(worker.decode_sequences for worker in each)),
         _over(demand.kv_tokens, sum(worker.kv_tokens for worker in each)),
     )
@@ -82,7 +93,7 @@ def decode_pressure(demand: Demand, workers: Iterable[Capacity]) -> float:
 def _over(asked: float, capacity: float) -> float:
     if capacity > 0:
         return asked / capacity
-    return float("inf") if asked > 0 else 0.0
+    return STARVED if asked > 0 else 0.0
 
 
 def _demand(view: ClusterView, router: RouterObservation, last_shape: Shape) -> Demand:
@@ -94,6 +105,7 @@ def _demand(view: ClusterView, router: RouterObservation, last_shape: Shape) -> 
     decoding = [worker for worker in router.workers if worker.role == names.ROLE_DECODE]
     sent = sum(worker.decodes_in_flight for worker in router.workers)
     told = sum(_number(worker.running) + _number(worker.waiting) for worker in decoding)
+    models = _models(view)
     return Demand(
         at_unix_s=router.at_unix_s,
         shape=shape,
@@ -102,16 +114,33 @@ def _demand(view: ClusterView, router: RouterObservation, last_shape: Shape) -> 
         pending_tokens=sum(worker.pending_prefill_tokens for worker in router.workers)
         + router.queued_requests * shape.isl_tokens,
         sequences=max(sent, told) + router.queued_requests,
-        kv_tokens=sum(_kv_tokens(view, worker) for worker in decoding),
+        generated_tokens_per_s=sum(
+            _generated_tokens_per_s(models.get(worker.pod), worker, shape) for worker in router.workers
+        ),
+        kv_tokens=sum(_kv_tokens(models.get(worker.pod), worker) for worker in decoding),
     )
 
 
-def _kv_tokens(view: ClusterView, worker: WorkerObservation) -> float:
-    pool = next((known.pool for known in view.workers if known.pod == worker.pod), "")
-    model = view.models.get(pool)
-    if model is None or isinstance(model, Unknown):
+def _models(view: ClusterView) -> dict[str, PerformanceModel]:
+    """Performance model by pod."""
+    found = {}
+    for worker in view.workers:
+        model = view.models.get(worker.pool)
+        if model is not None and not isinstance(model, Unknown):
+            found[worker.pod] = model
+    return found
+
+
+def _generated_tokens_per_s(model: PerformanceModel | None, worker: WorkerObservation, shape: Shape) -> float:
+    sequences = min(worker.decodes_in_flight, model.max_sequences) if model is not None else 0
+    if model is None or sequences == 0:
         return 0.0
-    return _number(worker.kv_usage) * model.kv_capacity_tokens
+    step_s = decode_step_s(model, sequences=sequences, context_tokens=sequences * shape.context_tokens)
+    return sequences / max(step_s, 1e-9)
+
+
+def _kv_tokens(model: PerformanceModel | None, worker: WorkerObservation) -> float:
+    return 0.0 if model is None else _number(worker.kv_usage) * model.kv_capacity_tokens
 
 
 def _number(value: Figure) -> float:

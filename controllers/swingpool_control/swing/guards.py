@@ -1,7 +1,8 @@
 """The rules that no decision may break: at every moment the last ready prefill and the last ready decode worker stay.
 
 Both loops ask here before they take a worker away from a role. A worker counts for a role only if it serves it for
-certain: ready, not ending, not drained, its label seen, and in the router's rotation as far as the router is known.
+certain: ready, not ending, not drained, its label seen, and in the rotation of that role as far as the router is
+known.
 """
 
 from collections.abc import Collection
@@ -48,8 +49,6 @@ def serving(view: ClusterView, *, pending: Collection[str] = ()) -> dict[str, fr
             sight = seen.get(worker.pod)
             if sight is None or not sight.in_rotation or sight.role != worker.role:
                 continue
-        elif worker.flip:
-            continue
         found[worker.role].add(worker.uid)
     return {role: frozenset(uids) for role, uids in found.items()}
 

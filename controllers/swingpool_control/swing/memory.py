@@ -4,7 +4,8 @@ from dataclasses import dataclass, field, replace
 
 from swingpool_control.actions import Action
 from swingpool_control.api.status import FlipRecord
-from swingpool_control.sizing.demand import Demand
+from swingpool_control.sizing.capacity import Shape
+from swingpool_control.sizing.demand import DEFAULT_SHAPE, Demand
 from swingpool_control.swing.idle import Idle
 
 
@@ -14,7 +15,9 @@ class PendingPatch:
 
     uid: str
     role: str
-    """The role it shall have."""
+    """The role label that it shall get."""
+    target: str
+    """The role that it shall serve in the end."""
     asked_unix_s: float
 
 
@@ -22,16 +25,17 @@ class PendingPatch:
 class SwingMemory:
     """Memory of the swing loop. Losing it is safe: everything that must survive stands on pods and in the status."""
 
-    demand: Demand | None = None
-    """What the newest observation showed."""
-    confirmed: Demand | None = None
-    """What the observation before it showed."""
+    demands: tuple[Demand, ...] = ()
+    """What the last two different observations showed, oldest first; none after one that was unknown."""
+    shape: Shape = DEFAULT_SHAPE
+    """Lengths of the requests that were seen last."""
     flips: tuple[FlipRecord, ...] = ()
     """Newest first."""
     pending: tuple[PendingPatch, ...] = ()
     idle: tuple[Idle, ...] = ()
-    missing: tuple[tuple[str, float], ...] = ()
-    """Roles that no worker serves as the router sees it, and since when."""
+    """Workers that drain and hold nothing."""
+    unserved: tuple[tuple[str, float], ...] = ()
+    """Roles that no worker serves, and since when."""
     router_seen_unix_s: float | None = None
     """When the router was known last; None if it never was."""
 

@@ -1,7 +1,20 @@
-"""One step of the swing loop."""
+"""One step of the swing loop: put right, move on what is under way, rescue, decide."""
 
-from swingpool_control.swing.memory import SwingMemory, SwingResult
-from swingpool_control.view import ClusterView
+from dataclasses import replace
+
+from swingpool_control.actions import Action, EmitEvent
+from swingpool_control.api.status import FlipRecord
+from swingpool_control.api.v1alpha1 import ScalingMode
+from swingpool_control.figures import Unknown
+from swingpool_control.swing import flip, idle, policy, protocol, records, rescue
+from swingpool_control.swing.guards import is_ready, may_leave, observed, serving
+from swingpool_control.swing.memory import PendingPatch, SwingMemory, SwingResult
+from swingpool_control.swing.repair import repair
+from swingpool_control.swing.roles import Move
+from swingpool_control.view import ClusterView, WorkerView
+
+PENDING_S = 15.0
+"""How long a write may stay unseen before it counts as lost."""
 
 
 def step(view: ClusterView, memory: SwingMemory, *, now_unix_s: float) -> SwingResult:
@@ -16,5 +29,168 @@ def step(view: ClusterView, memory: SwingMemory, *, now_unix_s: float) -> SwingR
         memory: what the step before returned.
         now_unix_s: the time.
     """
-    del now_unix_s
-    return SwingResult(flips=tuple(view.status.flips), memory=memory, summary="")
+    run = _Step(view, memory, now_unix_s)
+    run.repair_roles()
+    run.advance_flips()
+    run.close_orphans()
+    summary = run.decide()
+    return SwingResult(
+        actions=tuple(run.actions),
+        flips=records.newest(run.flips),
+        memory=replace(run.memory, flips=records.remembered(run.flips), pending=tuple(run.pending.values())),
+        summary=summary,
+    )
+
+
+class _Step:
+    """What one step has found and asked for so far."""
+
+    def __init__(self, view: ClusterView, memory: SwingMemory, now_unix_s: float) -> None:
+        self.view = view
+        self.now_unix_s = now_unix_s
+        self.actions: list[Action] = []
+        self.flips = _merge(memory.flips, tuple(view.status.flips))
+        self.pending = {item.uid: item for item in _still_pending(view, memory.pending, now_unix_s)}
+        self.memory, self.blind = policy.remember(view, memory, now_unix_s=now_unix_s)
+        draining = {worker.uid for worker in view.workers if flip.parse(worker.flip) is not None}
+        self.memory = replace(self.memory, idle=idle.follow(view, memory.idle, uids=draining, now_unix_s=now_unix_s))
+
+    def repair_roles(self) -> None:
+        """Put role labels right that nothing explains."""
+        for worker in self.view.workers:
+            action = None if worker.uid in self.pending else repair(self.view, worker)
+            if action is not None:
+                self.actions.append(action)
+
+    def advance_flips(self) -> None:
+        """Move every flip that stands on a pod on."""
+        for worker in self.view.workers:
+            state = flip.parse(worker.flip)
+            if state is None or worker.uid in self.pending:
+                continue
+            known = records.find(self.flips, records.of(worker, state))
+            progress = protocol.advance(
+                self.view, worker, state, known=self.flips, idle=self.memory.idle, now_unix_s=self.now_unix_s
+            )
+            self._take(worker, progress)
+            if known is not None and known.outcome == records.IN_PROGRESS != progress.record.outcome:
+                self._tell_end(progress.record)
+
+    def close_orphans(self) -> None:
+        """End the records of flips that stand on no pod any more."""
+        workers = {worker.pod: worker for worker in self.view.workers}
+        for record in self.flips:
+            if record.outcome != records.IN_PROGRESS:
+                continue
+            closed = self._close(record, workers.get(record.worker))
+            if closed.outcome != records.IN_PROGRESS:
+                self.flips = records.put(self.flips, closed)
+                self._tell_end(closed)
+
+    def decide(self) -> str:
+        """Begin new flips; return the step's summary."""
+        now = serving(self.view, pending=self.pending)
+        self.memory = replace(
+            self.memory,
+            flips=self.flips,
+            pending=tuple(self.pending.values()),
+            unserved=rescue.unserved(self.memory.unserved, now, now_unix_s=self.now_unix_s),
+        )
+        moves = self._rescue(now)
+        if not moves:
+            proposed: tuple[Move, ...] | Unknown | None = self.blind
+            if proposed is None:
+                proposed = policy.propose(self.view, self.memory, now, now_unix_s=self.now_unix_s)
+            if isinstance(proposed, Unknown):
+                return f"hold: {proposed.why}"
+            moves = proposed
+        if not moves:
+            return "hold: both roles have what they need, or no move would help"
+        if self.view.spec.scaling.mode is ScalingMode.RECOMMEND:
+            return f"recommended only: {self._describe(moves)}"
+        return self._begin(moves, now)
+
+    def _rescue(self, now: dict[str, frozenset[str]]) -> tuple[Move, ...]:
+        movable = tuple(worker for worker in policy.swing_workers(self.view) if worker.uid not in self.pending)
+        move = rescue.rescue(self.view, movable, now, self.memory.unserved, now_unix_s=self.now_unix_s)
+        return () if move is None else (move,)
+
+    def _begin(self, moves: tuple[Move, ...], now: dict[str, frozenset[str]]) -> str:
+        workers = {worker.uid: worker for worker in self.view.workers}
+        begun = []
+        for move in moves:
+            worker = workers[move.uid]
+            if not may_leave(worker, now):
+                continue
+            self._supersede(worker)
+            progress = protocol.begin(
+                self.view, worker, to_role=move.to_role, reason=move.reason, now_unix_s=self.now_unix_s
+            )
+            self._take(worker, progress)
+            now = {role: uids - {worker.uid} for role, uids in now.items()}
+            message = f"{worker.pod}: {worker.role} to {move.to_role}: {move.reason}"
+            self.actions.append(EmitEvent(type="Normal", reason="FlipDecided", message=message))
+            begun.append(move)
+        return f"flip {self._describe(tuple(begun))}" if begun else "hold: the last ready worker of a role stays"
+
+    def _supersede(self, worker: WorkerView) -> None:
+        """End the flip that a worker has still on it: it got its role, and leaves it before a request came."""
+        state = flip.parse(worker.flip)
+        record = None if state is None else records.find(self.flips, records.of(worker, state))
+        if record is not None and record.outcome == records.IN_PROGRESS:
+            self.flips = records.put(self.flips, records.finished(record, records.ABORTED))
+
+    def _take(self, worker: WorkerView, progress: protocol.Progress) -> None:
+        self.flips = records.put(self.flips, progress.record)
+        if progress.action is not None:
+            self.actions.append(progress.action)
+        if progress.role:
+            self.pending[worker.uid] = PendingPatch(
+                uid=worker.uid, role=progress.role, target=progress.target, asked_unix_s=self.now_unix_s
+            )
+
+    def _close(self, record: FlipRecord, worker: WorkerView | None) -> FlipRecord:
+        if worker is None or worker.deleting:
+            return records.finished(record, records.WORKER_LOST)
+        state = flip.parse(worker.flip)
+        if worker.uid in self.pending or (state is not None and records.same(record, records.of(worker, state))):
+            return record
+        decided_unix_s = records.decided_unix_s(record)
+        sight = observed(self.view).get(worker.pod)
+        if sight is not None and worker.role == record.to and is_ready(worker):
+            served = protocol.first_served_unix_s(
+                sight, record.to, decided_unix_s=decided_unix_s, now_unix_s=self.now_unix_s
+            )
+            if served is not None:
+                return records.finished(record, records.SERVING, serving_unix_s=served)
+        if self.now_unix_s - decided_unix_s < PENDING_S:
+            return record
+        return records.finished(record, records.ABORTED)
+
+    def _tell_end(self, record: FlipRecord) -> None:
+        if record.outcome in (records.ABORTED, records.WORKER_LOST):
+            message = f"{record.worker}: flip from {record.from_} to {record.to} ended as {record.outcome}"
+            self.actions.append(EmitEvent(type="Warning", reason="FlipFailed", message=message))
+
+    def _describe(self, moves: tuple[Move, ...]) -> str:
+        pods = {worker.uid: worker.pod for worker in self.view.workers}
+        return "; ".join(f"{pods[move.uid]} to {move.to_role}: {move.reason}" for move in moves)
+
+
+def _merge(remembered: tuple[FlipRecord, ...], written: tuple[FlipRecord, ...]) -> tuple[FlipRecord, ...]:
+    """All known flips; what is remembered is newer than what was written."""
+    merged = remembered
+    for record in written:
+        if records.find(merged, record) is None:
+            merged = records.put(merged, record)
+    return records.remembered(merged)
+
+
+def _still_pending(view: ClusterView, pending: tuple[PendingPatch, ...], now_unix_s: float) -> tuple[PendingPatch, ...]:
+    """Changes of role that were asked for and that the view does not show yet."""
+    roles = {worker.uid: worker.role for worker in view.workers if not worker.deleting}
+    return tuple(
+        item
+        for item in pending
+        if item.uid in roles and roles[item.uid] != item.role and now_unix_s - item.asked_unix_s < PENDING_S
+    )
