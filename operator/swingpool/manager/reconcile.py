@@ -1,0 +1,179 @@
+"""Children: each is there, is as asked for, and those that nobody asks for any more are not.
+
+A child is written only if it differs. What differs although nothing else was asked for is drift: corrected at once, and
+told. What belongs to somebody else is left alone, and told.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from swingpool.kube import Kube, KubeError, Object
+from swingpool.kube.kinds import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    POD_DISRUPTION_BUDGET,
+    ROLE,
+    ROLE_BINDING,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    Kind,
+    kind_of,
+)
+from swingpool.kube.objects import annotations_of, controller_uid, labels_of, metadata, name_of, namespace_of, uid_of
+from swingpool.manager import diff, replicas
+from swingpool.manager.events import Recorder
+from swingpool.manager.memory import Applied, ClusterMemory
+from swingpool.manager.metrics import Metrics
+from swingpool.manager.store import Key, Store
+from swingpool.manager.writes import Writes
+from swingpool_control import names
+from swingpool_control.api.v1alpha1 import InferenceClusterSpec
+from swingpool_control.resources.render import children
+from swingpool_control.resources.settings import RenderSettings
+
+log = logging.getLogger(__name__)
+
+CHILD_KINDS: tuple[Kind, ...] = (
+    SERVICE_ACCOUNT,
+    ROLE,
+    ROLE_BINDING,
+    CONFIG_MAP,
+    SERVICE,
+    POD_DISRUPTION_BUDGET,
+    DEPLOYMENT,
+)
+TOLD_PATHS = 4
+"""Paths of a drifted child that an Event names."""
+
+
+class BlockedError(Exception):
+    """A child cannot be made or corrected now, for a reason that a user can read and remove."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconciler:
+    """Makes children as the spec asks."""
+
+    kube: Kube
+    writes: Writes
+    store: Store
+    recorder: Recorder
+    metrics: Metrics
+    settings: RenderSettings
+
+    async def reconcile(self, cluster: Object, spec: InferenceClusterSpec, memory: ClusterMemory) -> None:
+        """Make all children as asked for; the rest is done even if one fails.
+
+        Raises:
+            BlockedError: one or more children are not as asked for; the message says which and why.
+            PodTemplateError: an override cannot be merged; nothing was done.
+        """
+        key = Key(namespace_of(cluster), name_of(cluster))
+        wanted = children(
+            namespace=key.namespace, name=key.name, uid=uid_of(cluster), spec=spec, settings=self.settings
+        )
+        problems: list[str] = []
+        for manifest in wanted:
+            try:
+                await self._ensure(cluster, diff.with_hash(manifest), spec, memory)
+            except KubeError as error:
+                problems.append(f"{manifest['kind']} {name_of(manifest)}: {error.reason}: {error.message}")
+            except BlockedError as error:
+                problems.append(str(error))
+        await self._prune(key, cluster, {(child["kind"], name_of(child)) for child in wanted}, problems)
+        if problems:
+            raise BlockedError("; ".join(problems))
+
+    async def _ensure(
+        self, cluster: Object, manifest: Object, spec: InferenceClusterSpec, memory: ClusterMemory
+    ) -> None:
+        kind, name = kind_of(manifest), name_of(manifest)
+        known = memory.applied.get((kind.kind, name))
+        live = self.store.get(kind, namespace_of(manifest), name)
+        if live is None:
+            live = await self._unseen(kind, manifest)
+        if live is None:
+            await self._create(cluster, manifest, spec, memory, seen_before=known is not None)
+            return
+        self._check_owner(cluster, kind, live)
+        before = diff.project(manifest, live)
+        if before == diff.project(manifest, manifest) or known == Applied(_hash_of(manifest), before):
+            memory.applied[(kind.kind, name)] = Applied(_hash_of(manifest), before)
+            return
+        asked_before = _hash_of(live) == _hash_of(manifest)
+        pool = _pool_of(manifest)
+        live = await (replicas.apply_template(self.writes, manifest, live) if pool else self.writes.apply(manifest))
+        after = diff.project(manifest, live)
+        memory.applied[(kind.kind, name)] = Applied(_hash_of(manifest), after)
+        log.info("applied", extra={"kind": kind.kind, "child": name, "drift": asked_before and after != before})
+        if asked_before and after != before:
+            paths = list(diff.differences(after, before))
+            more = f" and {len(paths) - TOLD_PATHS} more" if len(paths) > TOLD_PATHS else ""
+            await self._tell_drift(
+                cluster, kind, f"{kind.kind} {name} was changed at {', '.join(paths[:TOLD_PATHS])}{more}; corrected"
+            )
+
+    async def _unseen(self, kind: Kind, manifest: Object) -> Object | None:
+        """Look for a child that the watch, which sees only our labels, does not know; None if there is none."""
+        try:
+            return await self.kube.get(kind, name_of(manifest), namespace=namespace_of(manifest))
+        except KubeError as error:
+            if error.not_found:
+                return None
+            raise
+
+    async def _create(
+        self,
+        cluster: Object,
+        manifest: Object,
+        spec: InferenceClusterSpec,
+        memory: ClusterMemory,
+        *,
+        seen_before: bool,
+    ) -> None:
+        kind, name, pool_name = kind_of(manifest), name_of(manifest), _pool_of(manifest)
+        if pool_name:
+            pool = next(pool for pool in spec.pools if pool.name == pool_name)
+            live = await replicas.create(self.writes, manifest, replicas.at_creation(pool))
+        else:
+            live = await self.writes.apply(manifest)
+        memory.applied[(kind.kind, name)] = Applied(_hash_of(manifest), diff.project(manifest, live))
+        log.info("created", extra={"kind": kind.kind, "child": name})
+        if seen_before:
+            await self._tell_drift(cluster, kind, f"{kind.kind} {name} was deleted; created anew")
+
+    def _check_owner(self, cluster: Object, kind: Kind, live: Object) -> None:
+        name = name_of(live)
+        if controller_uid(live) != uid_of(cluster):
+            raise BlockedError(
+                f"{kind.kind} {name} exists and is not this cluster's; rename or delete it, or rename the cluster"
+            )
+        if metadata(live).get("deletionTimestamp"):
+            raise BlockedError(f"{kind.kind} {name} is being deleted; it is made anew when it is gone")
+
+    async def _tell_drift(self, cluster: Object, kind: Kind, message: str) -> None:
+        self.metrics.drift.labels(namespace_of(cluster), name_of(cluster), kind.kind).inc()
+        await self.recorder.tell(cluster, "Warning", "DriftCorrected", message)
+
+    async def _prune(self, key: Key, cluster: Object, wanted: set[tuple[str, str]], problems: list[str]) -> None:
+        """Delete children that are ours by label and by owner, and that nobody asks for any more."""
+        for kind in reversed(CHILD_KINDS):
+            for obj in self.store.of_cluster(kind, key):
+                ours = controller_uid(obj) == uid_of(cluster) and not metadata(obj).get("deletionTimestamp")
+                if not ours or (kind.kind, name_of(obj)) in wanted:
+                    continue
+                try:
+                    await self.writes.delete(kind, name_of(obj), namespace=key.namespace)
+                    log.info("deleted", extra={"kind": kind.kind, "child": name_of(obj)})
+                except KubeError as error:
+                    if not error.not_found:
+                        problems.append(f"{kind.kind} {name_of(obj)}: {error.reason}: {error.message}")
+
+
+def _hash_of(obj: Object) -> str:
+    return annotations_of(obj).get(names.ANNOTATION_DESIRED_HASH, "")
+
+
+def _pool_of(manifest: Object) -> str:
+    """Return the pool whose Deployment this is; empty if it is none."""
+    return labels_of(manifest).get(names.LABEL_POOL, "") if manifest["kind"] == DEPLOYMENT.kind else ""

@@ -1,0 +1,113 @@
+"""One picture from several pickers, none of which sees all traffic.
+
+Counts and rates add up. Of latencies each picker knows only its own percentiles, and these do not add up: the worst is
+taken. A worker has changed its role only when every picker has seen it.
+"""
+
+from collections.abc import Sequence
+
+from swingpool_control.figures import Figure, Unknown
+from swingpool_control.observation import Percentiles, RouterObservation, WorkerObservation
+
+
+def merge(observations: Sequence[RouterObservation]) -> RouterObservation:
+    """Return one observation for all pickers of a cluster.
+
+    Args:
+        observations: one of each picker, at least one.
+    """
+    if len(observations) == 1:
+        return observations[0]
+    ordered = sorted(observations, key=lambda one: one.picker)
+    by_pod: dict[str, list[WorkerObservation]] = {}
+    for one in ordered:
+        for worker in one.workers:
+            by_pod.setdefault(worker.pod, []).append(worker)
+    return RouterObservation(
+        picker=",".join(one.picker for one in ordered),
+        at_unix_s=min(one.at_unix_s for one in ordered),
+        window_s=max(one.window_s for one in ordered),
+        requests_per_s=_sum([one.requests_per_s for one in ordered]),
+        prompt_tokens_per_s=_sum([one.prompt_tokens_per_s for one in ordered]),
+        mean_isl_tokens=_mean([(one.mean_isl_tokens, one.requests_per_s) for one in ordered]),
+        mean_osl_tokens=_mean([(one.mean_osl_tokens, one.requests_per_s) for one in ordered]),
+        ttft_s=_worst([one.ttft_s for one in ordered]),
+        itl_s=_worst([one.itl_s for one in ordered]),
+        queued_requests=sum(one.queued_requests for one in ordered),
+        workers=tuple(_merge_worker(by_pod[pod]) for pod in sorted(by_pod)),
+    )
+
+
+def _merge_worker(seen: list[WorkerObservation]) -> WorkerObservation:
+    # Who saw the role for longest has not seen the last change, if there was one.
+    slowest = min(seen, key=lambda one: one.role_since_unix_s)
+    agreed = len({one.role for one in seen}) == 1
+    freshest = max(seen, key=lambda one: _or(one.scraped_unix_s, -1.0))
+    served = [one.first_served_in_role_unix_s for one in seen if one.role == slowest.role]
+    return WorkerObservation(
+        pod=slowest.pod,
+        address=slowest.address,
+        role=slowest.role,
+        role_since_unix_s=max(one.role_since_unix_s for one in seen) if agreed else slowest.role_since_unix_s,
+        in_rotation=all(one.in_rotation for one in seen),
+        why_not="; ".join(dict.fromkeys(one.why_not for one in seen if one.why_not)),
+        pending_prefill_tokens=sum(one.pending_prefill_tokens for one in seen),
+        prefills_in_flight=sum(one.prefills_in_flight for one in seen),
+        decodes_in_flight=sum(one.decodes_in_flight for one in seen),
+        prefills_served=sum(one.prefills_served for one in seen),
+        decodes_served=sum(one.decodes_served for one in seen),
+        first_served_in_role_unix_s=min([known for known in served if isinstance(known, float)], default=served[0]),
+        running=freshest.running,
+        waiting=freshest.waiting,
+        kv_usage=freshest.kv_usage,
+        scraped_unix_s=freshest.scraped_unix_s,
+    )
+
+
+def _sum(figures: Sequence[Figure]) -> Figure:
+    """Return the sum, unknown if one of them is: a part of the traffic is not the traffic."""
+    total = 0.0
+    for one in figures:
+        if isinstance(one, Unknown):
+            return one
+        total += one
+    return total
+
+
+def _mean(weighted: Sequence[tuple[Figure, Figure]]) -> Figure:
+    """Return the mean by weight; who has no traffic has no say, and needs no figure."""
+    known: list[tuple[float, float]] = []
+    for value, weight in weighted:
+        if isinstance(weight, Unknown):
+            return weight
+        if weight <= 0:
+            continue
+        if isinstance(value, Unknown):
+            return value
+        known.append((value, weight))
+    if not known:
+        return next((value for value, _ in weighted), Unknown("no picker has traffic"))
+    return sum(value * weight for value, weight in known) / sum(weight for _, weight in known)
+
+
+def _worst(parts: Sequence[Percentiles]) -> Percentiles:
+    """Return the worst of each percentile over the pickers that have values."""
+    busy = [one for one in parts if one.count > 0] or list(parts)
+    return Percentiles(
+        p50=_largest([one.p50 for one in busy]),
+        p90=_largest([one.p90 for one in busy]),
+        p95=_largest([one.p95 for one in busy]),
+        p99=_largest([one.p99 for one in busy]),
+        count=sum(one.count for one in parts),
+    )
+
+
+def _largest(figures: Sequence[Figure]) -> Figure:
+    for one in figures:
+        if isinstance(one, Unknown):
+            return one
+    return max(one for one in figures if isinstance(one, float))
+
+
+def _or(value: Figure, default: float) -> float:
+    return default if isinstance(value, Unknown) else value
