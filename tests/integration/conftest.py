@@ -6,15 +6,18 @@ import pytest
 
 from e2e.cluster.binaries import CONTROL_PLANE, binaries
 from e2e.cluster.controlplane import ControlPlane, on_loopback
+from tests.support.helm import Helm
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Build what the control plane needs before the first test, whose time limit is far shorter than a build."""
-    needed = any("control_plane" in getattr(item, "fixturenames", ()) for item in session.items)
-    if not needed or session.config.option.collectonly:
+    """Build what the tests need before the first of them, whose time limit is far shorter than a build."""
+    fixtures = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    if session.config.option.collectonly:
         return
-    binaries(*CONTROL_PLANE, progress=lambda line: _say(session.config, line))
+    for fixture, programs in {"control_plane": CONTROL_PLANE, "helm": ("helm",)}.items():
+        if fixture in fixtures:
+            binaries(*programs, progress=lambda line: _say(session.config, line))
 
 
 @pytest.fixture(scope="session")
@@ -22,6 +25,12 @@ def control_plane() -> Iterator[ControlPlane]:
     """A control plane whose controllers run; pods stay Pending, since it has neither scheduler nor nodes."""
     with on_loopback() as plane:
         yield plane
+
+
+@pytest.fixture(scope="session")
+def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """Helm, with nothing of the user's own."""
+    return Helm(home=tmp_path_factory.mktemp("helm"))
 
 
 def _say(config: pytest.Config, line: str) -> None:

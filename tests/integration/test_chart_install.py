@@ -1,0 +1,173 @@
+"""The chart in a real API server: accepted to the last field, rights that suffice, a CRD that is upgraded and kept."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.cluster.controlplane import ControlPlane, on_loopback
+from e2e.cluster.interface import ClusterError
+from tests.integration.test_chart import VALUES
+from tests.support.helm import CHART, NAMESPACE, RELEASE, Helm
+from tests.support.kubectl import kubectl
+from tests.support.resource_specs import render, spec_of
+
+pytestmark = pytest.mark.integration
+
+DEFINITION = "inferenceclusters.swingpool.dev"
+MANAGER = f"system:serviceaccount:{NAMESPACE}:swingpool"
+CLUSTER = {
+    "apiVersion": "swingpool.dev/v1alpha1",
+    "kind": "InferenceCluster",
+    "metadata": {"name": "kept", "namespace": "chat"},
+    "spec": {
+        "model": {"name": "Qwen/Qwen3-32B"},
+        "objectives": {"ttft": {"p95": "500ms"}, "itl": {"p95": "40ms"}},
+        "pools": [{"name": "prefill", "role": "Prefill"}, {"name": "decode", "role": "Decode"}],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    """A control plane of these tests' own: they install, change and remove what other tests rely on."""
+    with on_loopback() as started:
+        for name in (NAMESPACE, "chat", "search", "other"):
+            labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+            namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+            started.api.call("POST", "/api/v1/namespaces", namespace)
+        yield started
+
+
+@pytest.fixture(scope="module")
+def bound(plane: ControlPlane, helm: Helm) -> Helm:
+    """Helm on the control plane. Each test upgrades the one release to what it needs."""
+    return Helm(home=helm.home, kubeconfig=plane.kubeconfig)
+
+
+def _install(helm: Helm, *values: str, chart: Path = CHART) -> str:
+    return helm.run("upgrade", "--install", RELEASE, str(chart), "--namespace", NAMESPACE, *values)
+
+
+def _apply_as_manager(plane: ControlPlane, namespace: str) -> None:
+    """Apply a cluster's children with the manager's rights, for good: a binding needs its role to exist."""
+    manifests = render(spec_of("minimal"), namespace=namespace)
+    for manifest in manifests:
+        del manifest["metadata"]["ownerReferences"]  # the owner does not exist, and garbage collection is quick
+    text = yaml.safe_dump_all(manifests)
+    kubectl(plane, "apply", f"--as={MANAGER}", "--server-side", "--force-conflicts", "-f", "-", stdin=text)
+
+
+@pytest.mark.parametrize("values", ["defaults", "listed namespaces", "everything set"])
+def test_every_manifest_is_accepted(plane: ControlPlane, helm: Helm, values: str) -> None:
+    manifests = yaml.safe_dump_all(helm.render(*VALUES[values]))
+    kubectl(
+        plane, "apply", "--server-side", "--validate=strict", "--dry-run=server", "--force-conflicts", "-f", "-",
+        stdin=manifests,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("values", ["defaults", "everything set"])
+def test_the_managers_pod_passes_the_restricted_standard(plane: ControlPlane, helm: Helm, values: str) -> None:
+    (deployment,) = [m for m in helm.render(*VALUES[values]) if m["kind"] == "Deployment"]
+    template: dict[str, Any] = deployment["spec"]["template"]
+    template["spec"] |= {"serviceAccountName": "default", "priorityClassName": ""}
+    pod = {"apiVersion": "v1", "kind": "Pod", **template}
+    pod["metadata"]["name"] = "probe"
+    kubectl(plane, "-n", NAMESPACE, "create", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(pod))
+
+
+def test_the_manager_can_apply_every_child_in_any_namespace(plane: ControlPlane, bound: Helm) -> None:
+    _install(bound)
+    _wait_for_right(plane, MANAGER, "patch", "apps", "deployments", namespace="other")
+    _apply_as_manager(plane, "other")
+
+
+def test_the_manager_cannot_grant_what_it_does_not_have(plane: ControlPlane, bound: Helm) -> None:
+    _install(bound)
+    _wait_for_right(plane, MANAGER, "create", "rbac.authorization.k8s.io", "roles", namespace="other")
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": "greedy", "namespace": "other"},
+        "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}],
+    }
+    with pytest.raises(ClusterError, match="attempting to grant RBAC permissions not currently held"):
+        kubectl(plane, "create", f"--as={MANAGER}", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(role))
+
+
+def test_users_of_a_namespace_may_use_inference_clusters_as_far_as_they_may_use_it(
+    plane: ControlPlane, bound: Helm
+) -> None:
+    _install(bound)
+    roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/chat/rolebindings"
+    for role in ("view", "edit"):
+        binding = {
+            "metadata": {"name": f"test-{role}"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": f"{role}er"}],
+        }
+        plane.api.call("POST", roles, binding)
+    for user, verb in (("viewer", "get"), ("editer", "create")):
+        _wait_for_right(plane, user, verb, "swingpool.dev", "inferenceclusters", namespace="chat")
+    assert not _may(plane, "viewer", "create", "swingpool.dev", "inferenceclusters", namespace="chat")
+
+
+def test_the_manager_can_apply_every_child_in_listed_namespaces_and_nothing_elsewhere(
+    plane: ControlPlane, bound: Helm
+) -> None:
+    _install(bound, "--set", "watchNamespaces={chat,search}")
+    for namespace in ("chat", "search"):
+        _wait_for_right(plane, MANAGER, "patch", "apps", "deployments", namespace=namespace)
+    _wait_for_right(plane, MANAGER, "list", "", "pods", namespace="other", allowed=False)
+    _apply_as_manager(plane, "chat")
+    with pytest.raises(ClusterError, match="forbidden"):
+        _apply_as_manager(plane, "other")
+
+
+def test_an_upgrade_brings_the_new_definition_and_an_uninstall_keeps_it_with_its_objects(
+    plane: ControlPlane, bound: Helm, tmp_path: Path
+) -> None:
+    old = tmp_path / "swingpool"
+    shutil.copytree(CHART, old)
+    template = old / "templates" / "crd.yaml"
+    lines = template.read_text().replace("- swp\n", "- oldname\n")
+    assert "oldname" in lines
+    template.write_text(lines)
+
+    def short_names() -> list[str]:
+        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{DEFINITION}"
+        found: list[str] = plane.api.call("GET", path)["spec"]["names"]["shortNames"]
+        return found
+
+    _install(bound, chart=old)
+    assert short_names() == ["oldname"]
+    kubectl(plane, "wait", "--for=condition=Established", f"crd/{DEFINITION}", "--timeout=30s")
+    kubectl(plane, "apply", "--server-side", "-f", "-", stdin=yaml.safe_dump(CLUSTER))
+    _install(bound)
+    assert short_names() == ["swp"]
+    bound.run("uninstall", RELEASE, "--namespace", NAMESPACE, "--wait")
+    assert "kept" in kubectl(plane, "-n", "chat", "get", "inferenceclusters", "-o", "name")
+    assert "is installed" in _install(bound)
+    assert "kept" in kubectl(plane, "-n", "chat", "get", "inferenceclusters", "-o", "name")
+
+
+def _wait_for_right(
+    plane: ControlPlane, user: str, verb: str, group: str, resource: str, *, namespace: str, allowed: bool = True
+) -> None:
+    """Wait until the authorizer has seen the newest roles."""
+    deadline = time.monotonic() + 20.0
+    while _may(plane, user, verb, group, resource, namespace=namespace) is not allowed:
+        assert time.monotonic() < deadline, f"{user} {'may not' if allowed else 'may'} {verb} {resource} in {namespace}"
+        time.sleep(0.1)
+
+
+def _may(plane: ControlPlane, user: str, verb: str, group: str, resource: str, *, namespace: str) -> bool:
+    attributes = {"namespace": namespace, "verb": verb, "group": group, "resource": resource}
+    review = {"spec": {"user": user, "resourceAttributes": attributes}}
+    answer = plane.api.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])
