@@ -51,6 +51,11 @@ class KubeError(Exception):
         return self.status == 410
 
     @property
+    def transient(self) -> bool:
+        """The same call may well succeed soon: no answer, a conflict, too many calls, trouble of the server's."""
+        return self.status is None or self.status in (409, 429) or self.status >= 500
+
+    @property
     def unanswered(self) -> bool:
         """Nobody knows whether the server carried the call out."""
         return self.status is None

@@ -66,10 +66,9 @@ def project(desired: Any, live: Any, *, field: str = "") -> Any:
 def differences(one: Any, other: Any, path: str = "") -> Iterator[str]:
     """Yield the paths at which two projections of one manifest differ."""
     if isinstance(one, dict) and isinstance(other, dict):
-        for key in sorted(one.keys() | other.keys(), key=str):
-            yield from differences(
-                one.get(key, MISSING), other.get(key, MISSING), f"{path}.{key}" if path else str(key)
-            )
+        for key in sorted(one.keys() | other.keys()):
+            place = f"{path}{key}" if key.startswith("[") else f"{path}.{key}".lstrip(".")
+            yield from differences(one.get(key, MISSING), other.get(key, MISSING), place)
     elif one != other:
         yield path
 

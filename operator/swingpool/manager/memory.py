@@ -38,6 +38,7 @@ class ClusterMemory:
     """When children are compared next; any event of a child or of the cluster makes it at once."""
     sizing: Due = field(default_factory=Due)
     swing: Due = field(default_factory=Due)
+    status: Due = field(default_factory=Due)
     sized_generation: int = -1
     applied: dict[tuple[str, str], Applied] = field(default_factory=dict)
     """By kind and name of the child."""

@@ -47,7 +47,15 @@ TOLD_PATHS = 4
 
 
 class BlockedError(Exception):
-    """A child cannot be made or corrected now, for a reason that a user can read and remove."""
+    """Children are not as asked for, for reasons that a user can read and remove.
+
+    Attributes:
+        transient: whether all of the reasons may well pass by themselves.
+    """
+
+    def __init__(self, message: str, *, transient: bool = False) -> None:
+        self.transient = transient
+        super().__init__(message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,22 +75,23 @@ class Reconciler:
         Raises:
             BlockedError: one or more children are not as asked for; the message says which and why.
             PodTemplateError: an override cannot be merged; nothing was done.
+            KubeError: the API server does not answer; the rest was not tried.
         """
         key = Key(namespace_of(cluster), name_of(cluster))
         wanted = children(
             namespace=key.namespace, name=key.name, uid=uid_of(cluster), spec=spec, settings=self.settings
         )
-        problems: list[str] = []
+        problems: list[BlockedError] = []
         for manifest in wanted:
             try:
                 await self._ensure(cluster, diff.with_hash(manifest), spec, memory)
             except KubeError as error:
-                problems.append(f"{manifest['kind']} {name_of(manifest)}: {error.reason}: {error.message}")
+                problems.append(_blocked(manifest["kind"], name_of(manifest), error))
             except BlockedError as error:
-                problems.append(str(error))
-        await self._prune(key, cluster, {(child["kind"], name_of(child)) for child in wanted}, problems)
+                problems.append(error)
+        problems += await self._prune(key, cluster, {(child["kind"], name_of(child)) for child in wanted})
         if problems:
-            raise BlockedError("; ".join(problems))
+            raise BlockedError("; ".join(map(str, problems)), transient=all(one.transient for one in problems))
 
     async def _ensure(
         self, cluster: Object, manifest: Object, spec: InferenceClusterSpec, memory: ClusterMemory
@@ -149,14 +158,15 @@ class Reconciler:
                 f"{kind.kind} {name} exists and is not this cluster's; rename or delete it, or rename the cluster"
             )
         if metadata(live).get("deletionTimestamp"):
-            raise BlockedError(f"{kind.kind} {name} is being deleted; it is made anew when it is gone")
+            raise BlockedError(f"{kind.kind} {name} is being deleted; it is made anew when it is gone", transient=True)
 
     async def _tell_drift(self, cluster: Object, kind: Kind, message: str) -> None:
         self.metrics.drift.labels(namespace_of(cluster), name_of(cluster), kind.kind).inc()
         await self.recorder.tell(cluster, "Warning", "DriftCorrected", message)
 
-    async def _prune(self, key: Key, cluster: Object, wanted: set[tuple[str, str]], problems: list[str]) -> None:
-        """Delete children that are ours by label and by owner, and that nobody asks for any more."""
+    async def _prune(self, key: Key, cluster: Object, wanted: set[tuple[str, str]]) -> list[BlockedError]:
+        """Delete children that are ours by label and by owner, and that nobody asks for any more; return failures."""
+        problems: list[BlockedError] = []
         for kind in reversed(CHILD_KINDS):
             for obj in self.store.of_cluster(kind, key):
                 ours = controller_uid(obj) == uid_of(cluster) and not metadata(obj).get("deletionTimestamp")
@@ -167,7 +177,19 @@ class Reconciler:
                     log.info("deleted", extra={"kind": kind.kind, "child": name_of(obj)})
                 except KubeError as error:
                     if not error.not_found:
-                        problems.append(f"{kind.kind} {name_of(obj)}: {error.reason}: {error.message}")
+                        problems.append(_blocked(kind.kind, name_of(obj), error))
+        return problems
+
+
+def _blocked(kind: str, name: str, error: KubeError) -> BlockedError:
+    """Return a failed call as a child's problem.
+
+    Raises:
+        KubeError: nobody answered, which says nothing about the child.
+    """
+    if error.unanswered:
+        raise error
+    return BlockedError(f"{kind} {name}: {error.reason}: {error.message}", transient=error.transient)
 
 
 def _hash_of(obj: Object) -> str:

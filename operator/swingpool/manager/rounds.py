@@ -23,7 +23,7 @@ from swingpool.manager.status_writer import write_status
 from swingpool.manager.store import Key, Store
 from swingpool.manager.writes import Writes
 from swingpool.telemetry.logs import about_cluster
-from swingpool_control.api.status import FlipRecord
+from swingpool_control.api.status import FlipRecord, InferenceClusterStatus
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec, RouterType
 from swingpool_control.conditions import status as conditions
 from swingpool_control.conditions.view import InvalidSpecError, build, parse_spec, parse_status
@@ -36,6 +36,9 @@ from swingpool_control.timestamps import unix_seconds
 from swingpool_control.view import ClusterView
 
 log = logging.getLogger(__name__)
+
+TOLD_AFTER_FAILURES = 3
+"""Trouble of the API server's is told to the user only if it lasts."""
 
 ACT_AGAIN_S = 0.2
 """How soon a decision is made anew that the API server refused."""
@@ -140,9 +143,8 @@ class Rounds:
         seen = await self._look(key, cluster["spec"], spec)
         await self._size(seen, memory)
         await self._swing(seen, memory)
-        view = self._view(seen)
         status = conditions.build(
-            view,
+            self._view(seen),
             plan=memory.plan,
             flips=memory.flips,
             now_unix_s=self.now_unix_s(),
@@ -150,13 +152,14 @@ class Rounds:
             applied_generation=memory.applied_generation,
             apply_error=memory.apply_error,
         )
-        await write_status(self.writes, self._cluster(key), status, memory)
+        await self._tell(key, status, memory)
         return self._next_s(memory)
 
     async def _keep_last_good(self, key: Key, cluster: Object, memory: ClusterMemory, fault: str) -> float:
         """Tell that a spec cannot be used; roles and sizes go on by the last spec that could."""
         if memory.last_good is not None:
             seen = await self._look(key, memory.last_good["spec"], parse_spec(memory.last_good))
+            await self._size(seen, memory)
             await self._swing(seen, memory)
         status = conditions.invalid(
             parse_status(self._cluster(key)),
@@ -164,9 +167,23 @@ class Rounds:
             message=fault,
             now_unix_s=self.now_unix_s(),
         )
-        if await write_status(self.writes, self._cluster(key), status, memory):
+        if await self._tell(key, status, memory):
             log.error("the spec cannot be used", extra={"fault": fault})
         return self.periods.swing_s
+
+    async def _tell(self, key: Key, status: InferenceClusterStatus, memory: ClusterMemory) -> bool:
+        """Write the status if it says something new. A failure delays the next try, and nothing else."""
+        if not memory.status.now(self.monotonic()):
+            return False
+        try:
+            written = await write_status(self.writes, self._cluster(key), status, memory)
+        except KubeError as error:
+            memory.status.failures += 1
+            memory.status.at = self.monotonic() + backoff_s(memory.status.failures)
+            log.warning("the status was not written", extra={"error": str(error)})
+            return False
+        memory.status.failures = 0
+        return written
 
     async def _children(self, cluster: Object, spec: InferenceClusterSpec, memory: ClusterMemory) -> None:
         if not memory.children.now(self.monotonic()):
@@ -175,13 +192,15 @@ class Rounds:
         memory.children.at = self.monotonic() + self.periods.children_s
         try:
             await self.reconciler.reconcile(cluster, spec, memory)
-        except (BlockedError, PodTemplateError) as error:
+        except (BlockedError, PodTemplateError, KubeError) as error:
             memory.children.failures += 1
-            wait_s = backoff_s(memory.children.failures)
-            memory.children.at = self.monotonic() + wait_s
-            if memory.apply_error != str(error):
-                log.error("children are not as asked for", extra={"error": str(error)})
-            memory.apply_error = str(error)
+            memory.children.at = self.monotonic() + backoff_s(memory.children.failures)
+            lasts = memory.children.failures >= TOLD_AFTER_FAILURES
+            if isinstance(error, PodTemplateError) or (
+                isinstance(error, BlockedError) and (lasts or not error.transient)
+            ):
+                memory.apply_error = str(error)
+            log.warning("children are not as asked for", extra={"error": str(error)})
         else:
             memory.children.failures = 0
             memory.apply_error = ""
