@@ -37,7 +37,7 @@ def reference() -> str:
             "",
             "Rules of the whole resource:",
             "",
-            *(f"- {rule['message']}." for rule in root[VALIDATIONS]),
+            *(f"- `metadata.name` {rule['message']}." for rule in root[VALIDATIONS]),
             "",
             *sections,
         ]

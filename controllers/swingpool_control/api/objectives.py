@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from swingpool_control.api.base import ApiModel
-from swingpool_control.api.quantities import PositiveDuration
+from swingpool_control.api.quantities import PositiveDuration, is_duration
 from swingpool_control.api.rules import Rule, rules
 
 _PERCENTILES = ("p50", "p90", "p95", "p99")
@@ -14,7 +14,8 @@ _PERCENTILES = ("p50", "p90", "p95", "p99")
 
 def _ordered(lower: str, upper: str) -> Rule:
     return Rule(
-        cel=f"!has(self.{lower}) || !has(self.{upper}) || duration(self.{lower}) <= duration(self.{upper})",
+        cel=f"!has(self.{lower}) || !{is_duration(f'self.{lower}')} || !has(self.{upper}) "
+        f"|| !{is_duration(f'self.{upper}')} || duration(self.{lower}) <= duration(self.{upper})",
         message=f"{upper} is shorter than {lower}, which it cannot be: raise {upper} or lower {lower}",
         field=f".{upper}",
     )

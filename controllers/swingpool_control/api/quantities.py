@@ -14,20 +14,25 @@ LABEL_VALUE_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"
 LABEL_KEY_PATTERN = r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"
 RESOURCE_PATTERN = r"^[a-z0-9]([a-z0-9.-]{0,187}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"
 ARGUMENT_PATTERN = r"^[!-,.-~][!-~]*$"
-_DURATION_CHECK = f"self.matches(r'{DURATION_PATTERN}')"
+
+
+def is_duration(cel: str) -> str:
+    """Return CEL that tells whether a text is a duration; rules that compute with it ask first."""
+    return f"{cel}.matches(r'{DURATION_PATTERN}')"
+
 
 Duration = Annotated[
     str,
     Field(pattern=DURATION_PATTERN, max_length=32),
-    Rule(cel=_DURATION_CHECK, message="must be a duration such as 500ms, 30s or 1m30s; units are h, m, s and ms"),
-    Rule(cel=f"!{_DURATION_CHECK} || duration(self) <= duration('24h')", message="must be at most 24h"),
+    matches(DURATION_PATTERN, message="must be a duration such as 500ms, 30s or 1m30s; units are h, m, s and ms"),
+    Rule(cel=f"!{is_duration('self')} || duration(self) <= duration('24h')", message="must be at most 24h"),
 ]
 """A Go duration made of h, m, s and ms, such as `500ms` or `1m30s`; zero is one."""
 
 PositiveDuration = Annotated[
     Duration,
     Rule(
-        cel=f"!{_DURATION_CHECK} || duration(self) > duration('0s')",
+        cel=f"!{is_duration('self')} || duration(self) > duration('0s')",
         message="must be longer than zero, such as 500ms or 30s",
     ),
 ]

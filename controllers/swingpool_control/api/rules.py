@@ -15,7 +15,8 @@ VALIDATIONS = "x-kubernetes-validations"
 NO_WRITTEN_DEFAULT = "x-swingpool-no-written-default"
 """Marks a field whose default the API server shall not write into the resource, since it means nothing there."""
 
-FieldErrorReason = Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"]
+FieldErrorReason = Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired"]
+"""Kubernetes has one more, FieldValueDuplicate, which drops the message and so the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

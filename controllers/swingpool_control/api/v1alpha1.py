@@ -70,7 +70,6 @@ class Model(ApiModel):
             cel="!has(self.servedNames) || !(self.name in self.servedNames)",
             message="name is served already: remove it from servedNames",
             field=".servedNames",
-            reason="FieldValueDuplicate",
         ),
     )
 

@@ -1,0 +1,319 @@
+"""Bad InferenceClusters, each refused by the real API server with the field's path and the remedy."""
+
+from typing import Any
+
+import pytest
+
+from e2e.cluster.controlplane import ControlPlane
+from tests.support.inference_clusters import Refusal, changed, create, smallest
+
+pytestmark = pytest.mark.integration
+
+POOL = "spec__pools__0"
+ENGINE = f"{POOL}__engine"
+REPLICAS = f"{POOL}__replicas"
+WORKER = f"{POOL}__podTemplate__spec__containers"
+TEMPLATE = "spec.pools[0].podTemplate"
+
+
+def case(name: str, field: str, words: str, **changes: Any) -> Any:
+    """One bad resource: what is changed in the smallest one, and what the API server must say of which field."""
+    return pytest.param(changes, field, words, id=name)
+
+
+NAMES = [
+    case("cluster-name-long", "metadata.name", "at most 40 characters", metadata__name="c" * 41),
+    case("cluster-name-with-dot", "metadata.name", "start with a letter", metadata__name="chat.eu"),
+    case("cluster-name-with-digit-first", "metadata.name", "start with a letter", metadata__name="4chat"),
+    case("pool-name-long", "spec.pools[0].name", "may not be more than 20", **{f"{POOL}__name": "p" * 21}),
+    case("pool-name-upper-case", "spec.pools[0].name", "must be lower-case", **{f"{POOL}__name": "Prefill"}),
+    case("pool-name-reserved", "spec.pools[0].name", "choose another", **{f"{POOL}__name": "router"}),
+    case("pool-names-twice", "spec.pools[1]", "Duplicate value", **{f"{POOL}__name": "decode"}),
+]
+
+SPEC = [
+    case("no-pools", "spec.pools", "should have at least 1 items", spec__pools=[]),
+    case("no-model", "spec.model", "Required value", spec__model=None),
+    case("no-role", "spec.pools[0].role", "Required value", **{f"{POOL}__role": None}),
+    case("unknown-role", "spec.pools[0].role", '"Prefill", "Decode", "Swing"', **{f"{POOL}__role": "Both"}),
+    case("nothing-takes-prefill", "spec.pools", "add a pool with role Prefill or Swing", **{f"{POOL}__role": "Decode"}),
+    case("nothing-takes-decode", "spec.pools", "add a pool with role Decode or Swing", spec__pools__1__role="Prefill"),
+    case(
+        "prefill-may-have-no-worker",
+        "spec.pools",
+        "that may have a worker",
+        **{REPLICAS: {"mode": "Fixed", "count": 0}},
+    ),
+    case(
+        "one-swing-worker-alone",
+        "spec.pools",
+        "raise replicas.max",
+        spec__pools=[{"name": "swing", "role": "Swing", "replicas": {"max": 1}}],
+    ),
+    case("model-name-with-space", "spec.model.name", "no spaces", spec__model__name="my model"),
+    case("model-name-as-flag", "spec.model.name", "no leading dash", spec__model__name="--trust-remote-code"),
+    case("served-name-is-the-name", "spec.model.servedNames", "remove it", spec__model__servedNames=["Qwen/Qwen3-32B"]),
+    case("served-names-twice", "spec.model.servedNames[1]", "Duplicate value", spec__model__servedNames=["a", "a"]),
+    case("max-length-zero", "spec.model.maxLength", "greater than or equal to 1", spec__model__maxLength=0),
+    case("profile-from-nowhere", "spec.profile", "exactly one of builtIn and configMap", spec__profile={}),
+    case(
+        "profile-from-two-places",
+        "spec.profile",
+        "exactly one of builtIn and configMap",
+        spec__profile={"builtIn": "small", "configMap": {"name": "x"}},
+    ),
+]
+
+OBJECTIVES = [
+    case("no-ttft", "spec.objectives.ttft", "Required value", spec__objectives__ttft=None),
+    case("no-percentile", "spec.objectives.ttft", "such as p95: 500ms", spec__objectives__ttft={}),
+    case("zero", "spec.objectives.itl.p95", "longer than zero", spec__objectives__itl__p95="0ms"),
+    case("negative", "spec.objectives.itl.p95", "must be a duration such as 500ms", spec__objectives__itl__p95="-40ms"),
+    case("without-unit", "spec.objectives.ttft.p95", "units are h, m, s and ms", spec__objectives__ttft__p95="500"),
+    case("number", "spec.objectives.ttft.p95", "must be of type string", spec__objectives__ttft__p95=500),
+    case("too-long", "spec.objectives.ttft.p95", "at most 24h", spec__objectives__ttft__p95="25h"),
+    case(
+        "percentiles-out-of-order",
+        "spec.objectives.ttft.p99",
+        "raise p99 or lower p50",
+        spec__objectives__ttft={"p50": "2s", "p99": "1s"},
+    ),
+]
+
+POOLS = [
+    case("min-above-max", "spec.pools[0].replicas.max", "raise max or lower min", **{REPLICAS: {"min": 3, "max": 2}}),
+    case("min-above-default-max", "spec.pools[0].replicas.max", "raise max or lower min", **{REPLICAS: {"min": 3}}),
+    case("min-negative", "spec.pools[0].replicas.min", "greater than or equal to 0", **{REPLICAS: {"min": -1}}),
+    case("fixed-without-count", "spec.pools[0].replicas.count", "needs count", **{REPLICAS: {"mode": "Fixed"}}),
+    case("count-in-auto", "spec.pools[0].replicas.count", "set mode to Fixed", **{REPLICAS: {"count": 2}}),
+    case(
+        "max-in-fixed",
+        "spec.pools[0].replicas.max",
+        "set mode to Auto",
+        **{REPLICAS: {"mode": "Fixed", "count": 2, "max": 4}},
+    ),
+    case("max-in-external", "spec.pools[0].replicas.max", "remove them", **{REPLICAS: {"mode": "External", "max": 4}}),
+    case("no-accelerators", "spec.pools[0].accelerator.count", "or equal to 1", **{f"{POOL}__accelerator__count": 0}),
+    case(
+        "resource-without-domain",
+        "spec.pools[0].accelerator.resource",
+        "such as nvidia.com/gpu",
+        **{f"{POOL}__accelerator__resource": "gpu"},
+    ),
+    case(
+        "product-with-space",
+        "spec.pools[0].accelerator.product",
+        "must be a label's value",
+        **{f"{POOL}__accelerator__product": "NVIDIA H100"},
+    ),
+    case("cost-with-currency", "spec.pools[0].costPerHour", "no currency", **{f"{POOL}__costPerHour": "$3"}),
+    case(
+        "tensor-parallel-beyond-accelerators",
+        "spec.pools[0].engine.tensorParallelSize",
+        "must be accelerator.count",
+        **{f"{POOL}__accelerator__count": 4, f"{ENGINE}__tensorParallelSize": 8},
+    ),
+    case(
+        "pipeline-that-does-not-divide",
+        "spec.pools[0].engine",
+        "must divide accelerator.count",
+        **{f"{POOL}__accelerator__count": 4, f"{ENGINE}__pipelineParallelSize": 3},
+    ),
+    case("block-sizes-differ", "spec.pools", "same engine.blockSize", **{f"{ENGINE}__blockSize": 32}),
+    case("kv-dtypes-differ", "spec.pools", "same engine.kvCacheDtype", **{f"{ENGINE}__kvCacheDtype": "fp8"}),
+]
+
+ARGUMENTS = [
+    case(
+        f"argument {item}",
+        "spec.pools[0].engine.extraArguments[1]",
+        words,
+        **{f"{ENGINE}__extraArguments": ["-O3", item]},
+    )
+    for item, words in (
+        ("--kv-transfer-config", "--kv-transfer-config belongs to Swingpool"),
+        ('--kv-transfer-config={"kv_role":"kv_producer"}', "--kv-transfer-config belongs to Swingpool"),
+        ("--kv_transfer_config", "--kv-transfer-config belongs to Swingpool"),
+        ("--kv-transfer-config.kv_role=kv_producer", "--kv-transfer-config belongs to Swingpool"),
+        ("--kv-transfer", "--kv-transfer-config belongs to Swingpool"),
+        ("--port=80", "--port belongs to Swingpool"),
+        ("--host", "--host belongs to Swingpool"),
+        ("--model=other", "use spec.model.name"),
+        ("--served_model_name", "use spec.model.servedNames"),
+        ("--tensor-parallel-size=2", "use engine.tensorParallelSize"),
+        ("-tp", "use engine.tensorParallelSize"),
+        ("-tp=2", "use engine.tensorParallelSize"),
+        ("--block_size=32", "use engine.blockSize"),
+        ("--max-model-len", "use spec.model.maxLength"),
+        ("--config=/etc/vllm.yaml", "one by one"),
+    )
+]
+
+POD_TEMPLATES = [
+    case(
+        "template-role-label",
+        f"{TEMPLATE}.metadata.labels",
+        "remove them here",
+        **{f"{POOL}__podTemplate__metadata__labels": {"swingpool.dev/role": "prefill"}},
+    ),
+    case(
+        "template-selector-label",
+        f"{TEMPLATE}.metadata.labels",
+        "remove them here",
+        **{f"{POOL}__podTemplate__metadata__labels": {"app.kubernetes.io/component": "mine"}},
+    ),
+    case(
+        "template-deletion-cost",
+        f"{TEMPLATE}.metadata.annotations",
+        "remove them here",
+        **{f"{POOL}__podTemplate__metadata__annotations": {"controller.kubernetes.io/pod-deletion-cost": "1"}},
+    ),
+    case(
+        "template-arguments",
+        f"{TEMPLATE}.spec.containers[0].args",
+        "engine.extraArguments",
+        **{WORKER: [{"name": "worker", "args": ["--x"]}]},
+    ),
+    case(
+        "template-port",
+        f"{TEMPLATE}.spec.containers[0].ports",
+        "remove them here",
+        **{WORKER: [{"name": "side", "ports": [{"containerPort": 8000}]}]},
+    ),
+    case(
+        "template-handshake-address",
+        f"{TEMPLATE}.spec.containers[0].env[0].name",
+        "remove it here",
+        **{WORKER: [{"name": "worker", "env": [{"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "value": "0.0.0.0"}]}]},
+    ),
+    case("template-container-twice", f"{TEMPLATE}.spec.containers[1]", "Duplicate", **{WORKER: [{"name": "a"}] * 2}),
+    case(
+        "template-grace-period",
+        f"{TEMPLATE}.spec.terminationGracePeriodSeconds",
+        "use spec.engine.maxRequestDuration",
+        **{f"{POOL}__podTemplate__spec__terminationGracePeriodSeconds": 5},
+    ),
+    case(
+        "template-role-label-of-external-router",
+        "spec.pools",
+        "remove it there",
+        spec__router={"type": "External", "external": {}},
+        **{f"{POOL}__podTemplate__metadata__labels": {"llm-d.ai/role": "decode"}},
+    ),
+]
+
+CLUSTER = [
+    case("cache-from-nowhere", "spec.engine.modelCache", "exactly one of", spec__engine__modelCache={}),
+    case(
+        "cache-in-two-places",
+        "spec.engine.modelCache",
+        "exactly one of",
+        spec__engine__modelCache={"persistentVolumeClaim": "models", "sizeLimit": "1Gi"},
+    ),
+    case(
+        "cache-at-relative-path",
+        "spec.engine.modelCache.hostPath",
+        "absolute path",
+        spec__engine__modelCache={"hostPath": "models"},
+    ),
+    case(
+        "cache-size-no-quantity",
+        "spec.engine.modelCache.sizeLimit",
+        "such as 200Gi",
+        spec__engine__modelCache={"sizeLimit": "large"},
+    ),
+    case(
+        "request-duration-zero", "spec.engine.maxRequestDuration", "longer than", spec__engine__maxRequestDuration="0s"
+    ),
+    case("unknown-engine", "spec.engine.type", '"VLLM", "Simulated"', spec__engine__type="SGLang"),
+    case(
+        "simulation-of-a-real-engine",
+        "spec.engine.simulated",
+        "set type to Simulated",
+        spec__engine__simulated={"speedup": "10"},
+    ),
+    case(
+        "speedup-zero",
+        "spec.engine.simulated.speedup",
+        "more than zero",
+        spec__engine={"type": "Simulated", "simulated": {"speedup": "0"}},
+    ),
+    case("external-router-undescribed", "spec.router.external", "external: {}", spec__router={"type": "External"}),
+    case("external-settings-of-built-in", "spec.router.external", "set type to External", spec__router__external={}),
+    case(
+        "roles-with-one-label",
+        "spec.router.external.roleLabels",
+        "three different values",
+        spec__router={"type": "External", "external": {"roleLabels": {"draining": "decode"}}},
+    ),
+    case("no-router-replicas", "spec.router.builtIn.replicas", "equal to 1", spec__router__builtIn__replicas=0),
+    case(
+        "dead-band-too-wide",
+        "spec.scaling.stabilization.deadBandPercent",
+        "equal to 90",
+        spec__scaling__stabilization__deadBandPercent=100,
+    ),
+    case(
+        "budget-twice",
+        "spec.scaling.budgets.accelerators[1]",
+        "Duplicate value",
+        spec__scaling__budgets__accelerators=[{"product": "*", "max": 8}, {"product": "*", "max": 9}],
+    ),
+    case(
+        "budget-below-the-fewest-workers",
+        "spec.scaling.budgets.accelerators",
+        "lower replicas.min or raise",
+        spec__scaling__budgets__accelerators=[{"product": "*", "max": 1}],
+    ),
+    case(
+        "budget-for-nothing",
+        "spec.scaling.budgets.accelerators",
+        "no pool has",
+        spec__scaling__budgets__accelerators=[{"product": "NVIDIA-B200", "max": 8}],
+    ),
+    case(
+        "cost-budget-without-prices",
+        "spec.scaling.budgets.costPerHour",
+        "in every pool",
+        spec__scaling__budgets__costPerHour="100",
+    ),
+    case(
+        "cost-budget-below-the-fewest-workers",
+        "spec.scaling.budgets.costPerHour",
+        "lower replicas.min or raise",
+        spec__scaling__budgets__costPerHour="5",
+        spec__pools__0__costPerHour="3",
+        spec__pools__1__costPerHour="2.5",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "words"),
+    NAMES + SPEC + OBJECTIVES + POOLS + ARGUMENTS + POD_TEMPLATES + CLUSTER,
+)
+def test_bad_resource_is_refused_with_field_and_remedy(
+    plane: ControlPlane, changes: dict[str, Any], field: str, words: str
+) -> None:
+    refusal = create(plane, changed(smallest(), **changes))
+    assert isinstance(refusal, Refusal), "accepted"
+    assert refusal.code == 422
+    assert refusal.says(field, words), refusal.causes
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "spec__pool",
+        "spec__model__maxLen",
+        "spec__pools__0__replica",
+        "spec__pools__0__podTemplate__labels",
+        "spec__power",
+    ],
+)
+def test_unknown_field_is_refused_under_strict_validation(plane: ControlPlane, path: str) -> None:
+    refusal = create(plane, changed(smallest(), **{path: {}}))
+    assert isinstance(refusal, Refusal), "accepted"
+    assert refusal.code == 400
+    written = path.replace("__", ".").replace(".0.", "[0].")
+    assert f'unknown field "{written}"' in refusal.message
