@@ -5,6 +5,7 @@ import logging
 import os
 import socket
 import sys
+import uuid
 from pathlib import Path
 
 import click
@@ -73,7 +74,7 @@ def own_namespace() -> str:
 @click.option("--picker-port", type=click.IntRange(1, 65535), default=names.PORT_PICKER_HTTP, show_default=True,
               help="Port at which pickers serve their state.")  # fmt: skip
 @click.option("--pod-name", envvar="POD_NAME", default=None,
-              help="Name of this pod, under which it leads. Default: the host's name.")  # fmt: skip
+              help="Name of this pod, under which it leads. Default: a name of its own.")  # fmt: skip
 def command(
     *,
     namespaces: tuple[str, ...],
@@ -105,7 +106,8 @@ def command(
     Every option can be set by a variable SWINGPOOL_MANAGER_<OPTION>.
     """
     configure(log_format, level=logging.getLevelNamesMapping()[log_level.upper()])
-    identity = pod_name or socket.gethostname()
+    # A container that starts anew in its pod is the same leader; two processes elsewhere never are.
+    identity = pod_name or f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
     options = Options(
         namespaces=tuple(dict.fromkeys(namespaces)),
         kubeconfig=kubeconfig,

@@ -101,6 +101,8 @@ def settings() -> kopf.OperatorSettings:
 def connection(config: SingleConfig) -> kopf.ConnectionInfo:
     """Return credentials for kopf from those that our client uses; a token file is read anew each time."""
     user, cluster = config.user, config.cluster
+    if user and user.exec:
+        raise kopf.PermanentError("kubeconfig users by `exec` are not supported; use a token or a client certificate")
     token = user.token if user else None
     if user and user.token_file:
         token = Path(user.token_file).read_text(encoding="utf-8").strip()

@@ -86,6 +86,7 @@ class Resync:
         self._health = health
         self._places: tuple[str | None, ...] = tuple(namespaces) or (None,)
         self._soon = asyncio.Event()
+        self._last_pass = -1
         self.synced = False
 
     def soon(self) -> None:
@@ -98,9 +99,10 @@ class Resync:
         Raises:
             KubeError: a list failed; what was listed before it is kept.
         """
-        for kind in WATCHED:
-            for place in self._places:
-                await self._list(kind, place)
+        oldest = min([await self._list(kind, place) for kind in WATCHED for place in self._places])
+        # No watch is so late that it would still tell of something from before the last pass.
+        self._store.forget_deletions(before=self._last_pass)
+        self._last_pass = oldest
         self.synced = True
 
     async def run(self, period_s: float, beat: Callable[[], None]) -> None:
@@ -126,7 +128,8 @@ class Resync:
                 await asyncio.sleep(AFTER_RELIST_S)
                 self._soon.set()
 
-    async def _list(self, kind: Kind, place: str | None) -> None:
+    async def _list(self, kind: Kind, place: str | None) -> int:
+        """List one kind in one place; return the version that the list is of."""
         labels = None if kind == INFERENCE_CLUSTER else MANAGED
         found = await self._kube.list(kind, namespace=place, labels=labels)
         for obj in found.objects:
@@ -134,3 +137,4 @@ class Resync:
             if known is None or version_of(known) < version_of(obj):
                 self._health.listed(kind, version_of(obj))
         self._store.replace(kind, found.objects, resource_version=found.resource_version, namespace=place)
+        return int(found.resource_version)

@@ -196,9 +196,8 @@ class Rounds:
             memory.children.failures += 1
             memory.children.at = self.monotonic() + backoff_s(memory.children.failures)
             lasts = memory.children.failures >= TOLD_AFTER_FAILURES
-            if isinstance(error, PodTemplateError) or (
-                isinstance(error, BlockedError) and (lasts or not error.transient)
-            ):
+            may_pass = isinstance(error, BlockedError) and error.transient and not lasts
+            if not may_pass and not isinstance(error, KubeError):
                 memory.apply_error = str(error)
             log.warning("children are not as asked for", extra={"error": str(error)})
         else:

@@ -92,7 +92,7 @@ class Store:
             self.upsert(kind, obj)
 
     def forget_deletions(self, *, before: int) -> None:
-        """Drop the memory of deletions that every source has passed, so that it stays small."""
+        """Drop the memory of deletions up to a version, when nothing older than it will be told any more."""
         self._deleted = {uid: version for uid, version in self._deleted.items() if version > before}
 
     def _put(self, kind: Kind, place: Name, known: Object | None, obj: Object) -> None:
