@@ -1,0 +1,109 @@
+"""The plan as a user reads it: workers by pool, the figures that were seen, what bound, and why."""
+
+from collections.abc import Mapping
+
+from swingpool_control import names
+from swingpool_control.api.status import ObservedFigure, Plan, PlannedPool, Reason
+from swingpool_control.api.v1alpha1 import ReplicaMode, ScalingMode
+from swingpool_control.figures import Unknown
+from swingpool_control.sizing.budget import Bound
+from swingpool_control.sizing.demand import Demand
+from swingpool_control.sizing.need import Need, spread
+from swingpool_control.sizing.pools import PoolFacts
+from swingpool_control.timestamps import rfc3339
+from swingpool_control.view import ClusterView
+
+MAX_MESSAGE = 1024
+
+
+def plan(
+    view: ClusterView,
+    facts: tuple[PoolFacts, ...],
+    seen: Demand | Unknown,
+    *,
+    wanted: Mapping[str, int],
+    need: Need,
+    bound: Bound | None,
+    now_unix_s: float,
+) -> Plan:
+    """Return the plan.
+
+    Args:
+        view: the cluster.
+        facts: what was known of its pools.
+        seen: the demand it stands on.
+        wanted: workers by pool.
+        need: what they shall cover.
+        bound: what kept the plan from covering it, if anything.
+        now_unix_s: the time.
+    """
+    cover = spread(facts, wanted, need)
+    return Plan(
+        at=rfc3339(now_unix_s),
+        pools=[PlannedPool(name=pool.name, replicas=wanted[pool.name]) for pool in facts],
+        prefill_workers=cover.workers[names.ROLE_PREFILL],
+        decode_workers=cover.workers[names.ROLE_DECODE],
+        binding="" if bound is None else f"{bound.code}: {bound.message}",
+        reasons=_reasons(view, facts, seen, wanted, bound),
+        observed=_observed(seen),
+    )
+
+
+def summary(plan: Plan) -> str:
+    """Return a plan as one line for the log; the same line for the same decision."""
+    pools = ", ".join(f"{pool.name} {pool.replicas}" for pool in plan.pools)
+    return f"{pools}: {', '.join(reason.code for reason in plan.reasons)}"
+
+
+def _reasons(
+    view: ClusterView,
+    facts: tuple[PoolFacts, ...],
+    seen: Demand | Unknown,
+    wanted: Mapping[str, int],
+    bound: Bound | None,
+) -> list[Reason]:
+    reasons = [_reason("Unknown", f"nothing goes down: {seen.why}")] if isinstance(seen, Unknown) else []
+    for pool in facts:
+        if wanted[pool.name] > pool.asked:
+            reasons.append(_reason("ScaleUp", f"pool {pool.name} from {pool.asked} to {wanted[pool.name]} workers"))
+        if wanted[pool.name] < pool.asked:
+            reasons.append(_reason("ScaleDown", f"pool {pool.name} from {pool.asked} to {wanted[pool.name]} workers"))
+        if pool.blocked:
+            reasons.append(_reason("NoCapacity", f"pool {pool.name} is not asked for more: {pool.blocked}"))
+    if bound is not None:
+        reasons.append(_reason(bound.code, f"more workers are needed but {bound.message} does not allow them"))
+    if not isinstance(seen, Unknown):
+        reasons += _infeasible(facts)
+    if view.spec.scaling.mode is ScalingMode.RECOMMEND and any(pool.mode is ReplicaMode.AUTO for pool in facts):
+        reasons.append(_reason("Recommend", "spec.scaling.mode is Recommend: the plan is not carried out"))
+    return (reasons or [_reason("Enough", "the workers that run are what is needed")])[:16]
+
+
+def _infeasible(facts: tuple[PoolFacts, ...]) -> list[Reason]:
+    """Objectives that no number of workers can reach by the performance model."""
+    found = []
+    if not any(pool.capacity.ttft_feasible for pool in facts):
+        found.append(_reason("TTFTInfeasible", "a lone prompt of the mean length takes longer than the TTFT objective"))
+    if not any(pool.capacity.itl_feasible for pool in facts):
+        found.append(_reason("ITLInfeasible", "a lone sequence takes longer per token than the ITL objective"))
+    return found
+
+
+def _reason(code: str, message: str) -> Reason:
+    return Reason(code=code, message=message[:MAX_MESSAGE])
+
+
+def _observed(seen: Demand | Unknown) -> list[ObservedFigure]:
+    if isinstance(seen, Unknown):
+        return [ObservedFigure(name="demand", value=f"unknown: {seen.why}"[:256])]
+    figures = {
+        "requestsPerSecond": seen.requests_per_s,
+        "promptTokensPerSecond": seen.prompt_tokens_per_s,
+        "pendingPromptTokens": seen.pending_tokens,
+        "sequences": seen.sequences,
+        "generatedTokensPerSecond": seen.generated_tokens_per_s,
+        "kvTokens": seen.kv_tokens,
+        "meanInputTokens": seen.shape.isl_tokens,
+        "meanOutputTokens": seen.shape.osl_tokens,
+    }
+    return [ObservedFigure(name=name, value=f"{value:.4g}") for name, value in figures.items()]
