@@ -81,7 +81,7 @@ _FULL = {
 }
 _SIMULATED = _MINIMAL | {
     "engine": {"type": "Simulated", "simulated": {"speedup": "4", "requestAccelerators": True}},
-    "profile": {"builtIn": "default"},
+    "profile": {"builtIn": "demo"},
     "pools": [
         {"name": "prefill", "role": "Prefill", "accelerator": {"product": "NVIDIA-H200", "count": 2}},
         {"name": "decode", "role": "Decode", "accelerator": {"product": "NVIDIA-H200", "count": 2}},

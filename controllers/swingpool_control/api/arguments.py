@@ -33,6 +33,7 @@ OWNED_ARGUMENTS: dict[str, str] = {
     "--shutdown-timeout": "use spec.engine.maxRequestDuration",
     "--profile": "use spec.profile",
     "--speedup": "use spec.engine.simulated.speedup",
+    "--accelerator": "use accelerator.product",
     "--host": "remove it; probes and router need the pod's address",
     "--port": "remove it; probes and router need the fixed port",
     "--uds": "remove it; probes and router speak to the port",

@@ -15,7 +15,6 @@ from swingpool_control.resources.envoy import (
     EDS_DIRECTORY,
     EDS_FILE,
     HEALTH_PATH,
-    WORKERS_CLUSTER,
     EnvoySettings,
     bootstrap,
 )
@@ -29,10 +28,12 @@ ANNOTATION_CONFIG_HASH = f"{names.GROUP}/config-hash"
 
 CONFIG_DIRECTORY = "/etc/swingpool/envoy"
 BOOTSTRAP_KEY = "envoy.json"
-NO_WORKERS_KEY = "no-workers.json"
 
 SETTLE_S = 5
 """Seconds from a router pod's deletion to SIGTERM, in which clients' connections must have learnt of it."""
+
+STOP_S = 10
+"""Seconds that picker and Envoy have to end once the last request has."""
 
 RBAC_GROUP = "rbac.authorization.k8s.io"
 
@@ -68,13 +69,8 @@ def _permissions(owner: Owner, *, name: str, labels: dict[str, str]) -> tuple[Ma
 
 
 def _config(owner: Owner, *, name: str, labels: dict[str, str]) -> Manifest:
-    assignment = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
-    files = {
-        BOOTSTRAP_KEY: bootstrap(EnvoySettings(node_id=name)),
-        NO_WORKERS_KEY: {"resources": [{"@type": assignment, "cluster_name": WORKERS_CLUSTER}]},
-    }
     return owner.child(api_version="v1", kind="ConfigMap", name=name, labels=labels) | {
-        "data": {key: json.dumps(value, indent=2, sort_keys=True) + "\n" for key, value in files.items()}
+        "data": {BOOTSTRAP_KEY: json.dumps(bootstrap(EnvoySettings(node_id=name)), indent=2, sort_keys=True) + "\n"}
     }
 
 
@@ -105,10 +101,10 @@ def _deployment(
         "automountServiceAccountToken": True,
         "enableServiceLinks": False,
         "securityContext": pod_security_context(settings),
-        "terminationGracePeriodSeconds": SETTLE_S + math.ceil(seconds(spec.engine.max_request_duration)) + 10,
+        "terminationGracePeriodSeconds": SETTLE_S + _longest_request_s(spec) + STOP_S,
         "topologySpreadConstraints": [spread_over_nodes(selector)],
         "initContainers": [_first_endpoints(settings), _envoy(settings)],
-        "containers": [_picker(owner, settings)],
+        "containers": [_picker(owner, spec, settings)],
         "volumes": [
             {"name": "config", "configMap": {"name": name, "defaultMode": 0o644}},
             {"name": "run", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
@@ -117,7 +113,7 @@ def _deployment(
     }
     if settings.image_pull_secrets:
         pod["imagePullSecrets"] = [{"name": secret} for secret in settings.image_pull_secrets]
-    digest = hashlib.sha256(json.dumps(config["data"], sort_keys=True).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(config["data"][BOOTSTRAP_KEY].encode()).hexdigest()[:16]
     return owner.child(api_version="apps/v1", kind="Deployment", name=name, labels=labels) | {
         "spec": {
             "replicas": spec.router.built_in.replicas,
@@ -135,12 +131,13 @@ def _first_endpoints(settings: RenderSettings) -> Manifest:
         "name": "first-endpoints",
         "image": settings.swingpool_image,
         "imagePullPolicy": settings.image_pull_policy,
-        "command": ["cp", f"{CONFIG_DIRECTORY}/{NO_WORKERS_KEY}", EDS_FILE],
-        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}},
+        "command": ["swingpool", "picker"],
+        "args": ["--init", "--eds-file", EDS_FILE],
+        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
         "securityContext": container_security_context(read_only_root=True),
         "volumeMounts": [
-            {"name": "config", "mountPath": CONFIG_DIRECTORY, "readOnly": True},
             {"name": "run", "mountPath": EDS_DIRECTORY},
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod's own
         ],
     }
 
@@ -169,7 +166,7 @@ def _envoy(settings: RenderSettings) -> Manifest:
     }
 
 
-def _picker(owner: Owner, settings: RenderSettings) -> Manifest:
+def _picker(owner: Owner, spec: InferenceClusterSpec, settings: RenderSettings) -> Manifest:
     return {
         "name": "picker",
         "image": settings.swingpool_image,
@@ -179,6 +176,7 @@ def _picker(owner: Owner, settings: RenderSettings) -> Manifest:
             *("--cluster", owner.name, "--namespace", owner.namespace),
             *("--eds-file", EDS_FILE),
             *("--grpc-port", str(names.PORT_PICKER_GRPC), "--http-port", str(names.PORT_PICKER_HTTP)),
+            *("--drain-timeout", str(_longest_request_s(spec))),
         ],
         "ports": [{"name": "state", "containerPort": names.PORT_PICKER_HTTP, "protocol": "TCP"}],
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
@@ -191,3 +189,7 @@ def _picker(owner: Owner, settings: RenderSettings) -> Manifest:
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod's own
         ],
     }
+
+
+def _longest_request_s(spec: InferenceClusterSpec) -> int:
+    return math.ceil(seconds(spec.engine.max_request_duration))

@@ -2,53 +2,24 @@
 
 import json
 import math
-from typing import TYPE_CHECKING
 
 from swingpool_control import names
 from swingpool_control.api.quantities import seconds
-
-if TYPE_CHECKING:  # the API's rules import this module
-    from swingpool_control.api.v1alpha1 import EngineLayout, InferenceClusterSpec, Pool
-
-OWNED_ARGUMENTS: tuple[str, ...] = (
-    "--block-size",
-    "--data-parallel-size",
-    "--enable-expert-parallel",
-    "--host",
-    "--kv-cache-dtype",
-    "--kv-transfer-config",
-    "--max-model-len",
-    "--max-num-batched-tokens",
-    "--max-num-seqs",
-    "--model",
-    "--pipeline-parallel-size",
-    "--port",
-    "--profile",
-    "--quantization",
-    "--revision",
-    "--served-model-name",
-    "--shutdown-timeout",
-    "--speedup",
-    "--tensor-parallel-size",
-)
-"""Arguments that Swingpool sets itself, in their long form; `extraArguments` may hold none of them."""
-
-OWNED_SHORT_ARGUMENTS: tuple[str, ...] = ("-dp", "-ep", "-pp", "-q", "-tp")
-"""vLLM's short forms of some of them."""
+from swingpool_control.api.v1alpha1 import EngineType, InferenceClusterSpec, Pool
 
 PROFILE_DIRECTORY = "/etc/swingpool/profile"
 """Where a simulated worker finds the profile that a ConfigMap holds."""
 
 
-def worker_arguments(spec: "InferenceClusterSpec", pool: "Pool") -> list[str]:
+def worker_arguments(spec: InferenceClusterSpec, pool: Pool) -> list[str]:
     """Return the arguments of a pool's workers; the user's extra arguments come last."""
     arguments = [*_serving(spec), *_layout(pool), "--kv-transfer-config", kv_transfer_config(spec)]
-    if spec.engine.type == "Simulated":
-        arguments += _simulation(spec)
+    if spec.engine.type is EngineType.SIMULATED:
+        arguments += _simulation(spec, pool)
     return [*arguments, *pool.engine.extra_arguments]
 
 
-def kv_transfer_config(spec: "InferenceClusterSpec") -> str:
+def kv_transfer_config(spec: InferenceClusterSpec) -> str:
     """Return the JSON that lets every worker send and receive KV cache: roles are the router's choice, per request."""
     config = {
         "kv_connector": "NixlConnector",
@@ -58,15 +29,7 @@ def kv_transfer_config(spec: "InferenceClusterSpec") -> str:
     return json.dumps(config, separators=(",", ":"))
 
 
-def tensor_parallel_size(pool: "Pool") -> int:
-    """Return the tensor parallel ranks: as given, or what the other sizes leave of the accelerators."""
-    layout = pool.engine
-    if layout.tensor_parallel_size is not None:
-        return layout.tensor_parallel_size
-    return max(1, pool.accelerator.count // (layout.pipeline_parallel_size * layout.data_parallel_size))
-
-
-def _serving(spec: "InferenceClusterSpec") -> list[str]:
+def _serving(spec: InferenceClusterSpec) -> list[str]:
     model = spec.model
     arguments = ["--model", model.source or model.name]
     arguments += ["--served-model-name", model.name, *model.served_names]
@@ -76,9 +39,9 @@ def _serving(spec: "InferenceClusterSpec") -> list[str]:
     return arguments + _optional("--max-model-len", model.max_length)
 
 
-def _layout(pool: "Pool") -> list[str]:
-    layout: EngineLayout = pool.engine
-    arguments = ["--tensor-parallel-size", str(tensor_parallel_size(pool))]
+def _layout(pool: Pool) -> list[str]:
+    layout = pool.engine
+    arguments = ["--tensor-parallel-size", str(pool.tensor_parallel_size)]
     if layout.pipeline_parallel_size > 1:
         arguments += ["--pipeline-parallel-size", str(layout.pipeline_parallel_size)]
     if layout.data_parallel_size > 1:
@@ -91,8 +54,8 @@ def _layout(pool: "Pool") -> list[str]:
     return arguments + _optional("--max-num-seqs", layout.max_sequences)
 
 
-def _simulation(spec: "InferenceClusterSpec") -> list[str]:
-    arguments = ["--speedup", spec.engine.simulated.speedup]
+def _simulation(spec: InferenceClusterSpec, pool: Pool) -> list[str]:
+    arguments = ["--speedup", spec.engine.simulated.speedup, *_optional("--accelerator", pool.accelerator.product)]
     profile = spec.profile
     if profile is not None and profile.built_in is not None:
         arguments += ["--profile", profile.built_in]

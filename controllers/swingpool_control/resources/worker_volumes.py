@@ -21,6 +21,7 @@ def environment(spec: InferenceClusterSpec) -> list[Manifest]:
     variables: list[Manifest] = [
         {"name": ENVIRONMENT_SIDE_CHANNEL_HOST, "valueFrom": pod_ip},
         {"name": ENVIRONMENT_SIDE_CHANNEL_PORT, "value": str(names.PORT_SIDE_CHANNEL)},
+        {"name": "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "value": str(KEEP_ALIVE_S)},
     ]
     if spec.engine.type is EngineType.SIMULATED:
         return variables
@@ -30,7 +31,6 @@ def environment(spec: InferenceClusterSpec) -> list[Manifest]:
         # Images have no account for our user id, and getpass.getuser() fails without a name.
         {"name": "USER", "value": "worker"},
         {"name": "HF_HOME", "value": MODEL_CACHE},
-        {"name": "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "value": str(KEEP_ALIVE_S)},
     ]
 
 

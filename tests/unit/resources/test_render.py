@@ -265,14 +265,19 @@ def test_envoy_finds_its_configuration_and_its_first_endpoints() -> None:
     pod, data = pod_of(found, "chat-router"), child(found, "ConfigMap", "chat-router")["data"]
     envoy, first, picker = (container_of(pod, name) for name in ("envoy", "first-endpoints", "picker"))
     path = envoy["args"][envoy["args"].index("--config-path") + 1]
-    bootstrap = json.loads(data[path.rpartition("/")[2]])
-    text = json.dumps(bootstrap)
     eds_file = picker["args"][picker["args"].index("--eds-file") + 1]
-    assert f'"path": "{eds_file}"' in text
-    assert first["command"][2] == eds_file
-    assert json.loads(data[first["command"][1].rpartition("/")[2]])["resources"][0]["cluster_name"] == "workers"
+    assert f'"path": "{eds_file}"' in data[path.rpartition("/")[2]]
+    assert first["args"] == ["--init", "--eds-file", eds_file]
     for container in (envoy, first, picker):
         assert eds_file.rpartition("/")[0] in [mount["mountPath"] for mount in container["volumeMounts"]]
+
+
+def test_the_router_outlives_its_longest_request() -> None:
+    pod = pod_of(render(spec_of("full")), "chat-router")
+    picker = container_of(pod, "picker")
+    drain_s = int(picker["args"][picker["args"].index("--drain-timeout") + 1])
+    assert drain_s == 91
+    assert pod["terminationGracePeriodSeconds"] > picker["lifecycle"]["preStop"]["sleep"]["seconds"] + drain_s
 
 
 def test_envoy_starts_before_the_picker_and_ends_after_it() -> None:

@@ -1,14 +1,12 @@
 """Workers' command lines: what the spec says stands there, once, and the user's own arguments come last."""
 
 import json
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from swingpool.worker import options
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
-from swingpool_control.resources.vllm_arguments import OWNED_ARGUMENTS, tensor_parallel_size, worker_arguments
+from swingpool_control.resources.vllm_arguments import worker_arguments
 from tests.support.resource_specs import SPECS, spec_of
 
 
@@ -77,54 +75,29 @@ def test_every_worker_may_send_and_receive_kv_cache(policy: str) -> None:
     }
 
 
-def test_simulated_workers_are_told_speed_and_profile() -> None:
-    assert _arguments(spec_of("simulated"), "swing")[-4:] == ["--speedup", "4", "--profile", "default"]
-    profile = _arguments(spec_of("dry-run"), "decode")[-2:]
-    assert profile == ["--profile", "/etc/swingpool/profile/llama.json"]
+def test_simulated_workers_are_told_speed_accelerator_and_profile() -> None:
+    ends = ["--speedup", "4", "--accelerator", "NVIDIA-H200", "--profile", "demo"]
+    assert _arguments(spec_of("simulated"), "swing")[-6:] == ends
+    ends = ["--speedup", "1", "--profile", "/etc/swingpool/profile/llama.json"]
+    assert _arguments(spec_of("dry-run"), "decode")[-4:] == ends
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_rendered_arguments_are_owned_and_stand_once(name: str) -> None:
+def test_every_argument_stands_once_and_the_users_come_last(name: str) -> None:
     spec = spec_of(name)
     for pool in spec.pools:
-        ours = worker_arguments(spec, pool)[: -len(pool.engine.extra_arguments) or None]
-        flags = [argument for argument in ours if argument.startswith("--")]
-        assert set(flags) <= set(OWNED_ARGUMENTS)
+        arguments = worker_arguments(spec, pool)
+        theirs = len(pool.engine.extra_arguments)
+        assert arguments[len(arguments) - theirs :] == list(pool.engine.extra_arguments)
+        flags = [argument for argument in arguments if argument.startswith("--")]
         assert len(flags) == len(set(flags))
 
 
-def test_every_owned_argument_is_rendered_for_some_spec() -> None:
-    seen = {
-        argument for name in SPECS for pool in spec_of(name).pools for argument in worker_arguments(spec_of(name), pool)
-    }
-    assert set(OWNED_ARGUMENTS) <= seen
-
-
-@given(
-    count=st.integers(1, 64),
-    pipeline=st.integers(1, 64),
-    data=st.integers(1, 64),
-    given_size=st.none() | st.integers(1, 64),
-)
-def test_tensor_parallel_size_is_what_the_other_sizes_leave(
-    count: int, pipeline: int, data: int, given_size: int | None
-) -> None:
-    engine: dict[str, Any] = {"pipelineParallelSize": pipeline, "dataParallelSize": data}
-    if given_size is not None:
-        engine["tensorParallelSize"] = given_size
-    pool = (
-        spec_of("minimal")
-        .pools[0]
-        .model_copy(
-            update={
-                "accelerator": spec_of("minimal").pools[0].accelerator.model_copy(update={"count": count}),
-                "engine": type(spec_of("minimal").pools[0].engine).model_validate(engine),
-            }
-        )
-    )
-    size = tensor_parallel_size(pool)
-    assert size >= 1
-    if given_size is not None:
-        assert size == given_size
-    elif count % (pipeline * data) == 0:
-        assert size * pipeline * data == count
+def test_the_simulated_worker_understands_all_of_it() -> None:
+    spec = spec_of("simulated")
+    for pool in spec.pools:
+        understood = options.parse(worker_arguments(spec, pool), {})
+        assert understood.unknown == ()
+        assert understood.served_names == ("meta-llama/Llama-3.1-8B",)
+        assert (understood.tensor_parallel_size, understood.speedup, understood.profile_name) == (2, 4.0, "demo")
+        assert understood.kv_transfer is not None
