@@ -275,7 +275,7 @@ class BatchingEngine:
         """Let sequences into the batch in order, until one does not fit."""
         while budget and len(self._running) < self.limits.max_sequences:
             queue = self._loaded or self._preempted or self._waiting
-            if not queue or (queue is not self._loaded and not self._reserve(queue[0], budget)):
+            if not queue or (queue is not self._loaded and not self._reserve(queue[0])):
                 return
             sequence = queue.popleft()
             if sequence.remote:
@@ -287,24 +287,25 @@ class BatchingEngine:
             chunks.append((sequence, count))
             budget -= count
 
-    def _reserve(self, sequence: Sequence, budget: int) -> bool:
-        """Take what the prefix cache has of a sequence, if the rest of what it needs now fits beside it."""
+    def _reserve(self, sequence: Sequence) -> bool:
+        """Take what the prefix cache has of a sequence, if the rest of it fits beside it.
+
+        The whole must fit, though it is computed in chunks: else it would be preempted half-way, again and again.
+        """
         shared: list[int] = []
         if self.limits.prefix_caching:
             # The last prompt token is always computed: its result is the first generated token.
             usable = (sequence.request.prompt_tokens - 1) // self.limits.block_size
             shared = self.pool.find_prefix(sequence.request.block_hashes[:usable])
-        cached = len(shared) * self.limits.block_size
-        wanted = sequence.tokens if sequence.remote else min(sequence.tokens, cached + budget)
-        if self._blocks_for(wanted) - len(shared) > self.pool.free_after_sharing(shared):
+        if self._blocks_for(sequence.tokens) - len(shared) > self.pool.free_after_sharing(shared):
             return False
         self.pool.share(shared)
         sequence.blocks = list(shared)
         sequence.named_blocks = len(shared)
-        sequence.computed = cached
+        sequence.computed = len(shared) * self.limits.block_size
         if not sequence.started:
             sequence.started = True
-            sequence.cached = cached
+            sequence.cached = sequence.computed
         return True
 
     def _count_prompt(self, sequence: Sequence) -> None:

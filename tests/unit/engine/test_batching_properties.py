@@ -163,7 +163,7 @@ class Harness:
             if not self.iterate():
                 self.wait()
             step += 1
-            assert step < 5000, "requests starve"
+            assert step < 1500, "requests starve"
 
     def wait(self) -> None:
         """Nothing can be computed: go on to the next thing that may change it."""

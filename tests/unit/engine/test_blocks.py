@@ -1,0 +1,56 @@
+"""KV blocks: shared by prefix, evicted by age, never lost."""
+
+import pytest
+
+from swingpool_control.engine.blocks import BlockPool
+
+
+def test_the_oldest_free_block_is_taken_first_and_forgotten() -> None:
+    pool = BlockPool(3)
+    first = pool.allocate(2)
+    for block, name in zip(first, "ab", strict=True):
+        pool.remember(block, name)
+    pool.release(first)
+    assert pool.find_prefix("ab") == first
+    assert pool.allocate(1) == [2], "the block that nobody ever used comes first"
+    assert pool.allocate(1) == [first[1]], "then a prompt's tail"
+    assert pool.find_prefix("ab") == [first[0]], "its head is kept longest"
+
+
+def test_a_shared_block_stays_until_its_last_holder_lets_go() -> None:
+    pool = BlockPool(2)
+    blocks = pool.allocate(1)
+    pool.remember(blocks[0], "a")
+    pool.share(blocks)
+    pool.release(blocks)
+    assert pool.used == 1
+    pool.release(blocks)
+    assert pool.used == 0
+    pool.share(pool.find_prefix("a"))
+    assert pool.used == 1, "found again after all had let go"
+
+
+def test_sharing_counts_free_blocks_once() -> None:
+    pool = BlockPool(4)
+    held, let_go = pool.allocate(1), pool.allocate(1)
+    pool.release(let_go)
+    assert pool.free == 3
+    assert pool.free_after_sharing([*held, *let_go]) == 2
+
+
+def test_equal_content_is_named_once() -> None:
+    pool = BlockPool(2)
+    one, two = pool.allocate(2)
+    pool.remember(one, "a")
+    pool.remember(two, "a")
+    assert pool.find_prefix("a") == [one]
+
+
+def test_refusals() -> None:
+    pool = BlockPool(1)
+    with pytest.raises(ValueError, match="2 blocks asked for, 1 free"):
+        pool.allocate(2)
+    with pytest.raises(ValueError, match="block 0 is not held"):
+        pool.release([0])
+    with pytest.raises(ValueError, match="at least one KV block"):
+        BlockPool(0)
