@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from swingpool.cli import manager
 from swingpool.manager.permissions import FINALIZERS, LEASE_PERMISSIONS, PERMISSIONS, Permission
 from swingpool_control.resources.settings import RenderSettings
 from tests.support.helm import CHART, NAMESPACE, Helm, HelmError
@@ -58,6 +59,14 @@ def _needs(permissions: tuple[Permission, ...]) -> set[tuple[str, str, str]]:
 @pytest.mark.parametrize("values", VALUES)
 def test_helm_lints_the_chart_without_a_warning(helm: Helm, values: str) -> None:
     assert "WARNING" not in helm.run("lint", "--strict", str(CHART), *VALUES[values])
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_the_manager_understands_its_arguments(helm: Helm, values: str) -> None:
+    container = _container(helm.render(*VALUES[values]))
+    assert container["command"] == ["swingpool", "manager"]
+    context = manager.command.make_context("manager", list(container["args"]))
+    assert context.params["image"] == container["image"]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swingpool.cli import picker
 from swingpool_control import names
 from swingpool_control.resources.pod_template import PodTemplateError
 from swingpool_control.resources.settings import RenderSettings
@@ -263,21 +264,29 @@ def test_workers_have_no_rights() -> None:
 def test_envoy_finds_its_configuration_and_its_first_endpoints() -> None:
     found = render(spec_of("minimal"))
     pod, data = pod_of(found, "chat-router"), child(found, "ConfigMap", "chat-router")["data"]
-    envoy, first, picker = (container_of(pod, name) for name in ("envoy", "first-endpoints", "picker"))
+    envoy, first, beside = (container_of(pod, name) for name in ("envoy", "first-endpoints", "picker"))
     path = envoy["args"][envoy["args"].index("--config-path") + 1]
-    eds_file = picker["args"][picker["args"].index("--eds-file") + 1]
+    eds_file = beside["args"][beside["args"].index("--eds-file") + 1]
     assert f'"path": "{eds_file}"' in data[path.rpartition("/")[2]]
     assert first["args"] == ["--init", "--eds-file", eds_file]
-    for container in (envoy, first, picker):
+    for container in (envoy, first, beside):
         assert eds_file.rpartition("/")[0] in [mount["mountPath"] for mount in container["volumeMounts"]]
 
 
 def test_the_router_outlives_its_longest_request() -> None:
     pod = pod_of(render(spec_of("full")), "chat-router")
-    picker = container_of(pod, "picker")
-    drain_s = int(picker["args"][picker["args"].index("--drain-timeout") + 1])
+    beside = container_of(pod, "picker")
+    drain_s = int(beside["args"][beside["args"].index("--drain-timeout") + 1])
     assert drain_s == 91
-    assert pod["terminationGracePeriodSeconds"] > picker["lifecycle"]["preStop"]["sleep"]["seconds"] + drain_s
+    assert pod["terminationGracePeriodSeconds"] > beside["lifecycle"]["preStop"]["sleep"]["seconds"] + drain_s
+
+
+@pytest.mark.parametrize("container", ["picker", "first-endpoints"])
+def test_the_picker_understands_its_arguments(container: str) -> None:
+    found = container_of(pod_of(render(spec_of("minimal")), "chat-router"), container)
+    assert found["command"] == ["swingpool", "picker"]
+    context = picker.command.make_context("picker", list(found["args"]))
+    assert context.params["init"] is (container == "first-endpoints")
 
 
 def test_envoy_starts_before_the_picker_and_ends_after_it() -> None:
