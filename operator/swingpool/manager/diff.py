@@ -54,11 +54,14 @@ def project(desired: Any, live: Any, *, field: str = "") -> Any:
         live: the live object, or the same part of it.
         field: name of the field that holds the part.
     """
-    if isinstance(desired, dict) and desired:
-        source = live if isinstance(live, dict) else {}
+    if desired in _NOTHING:
+        return MISSING
+    if isinstance(desired, dict):
+        if not isinstance(live, dict):
+            return MISSING
         kept = {key: value for key, value in desired.items() if value not in _NOTHING}
-        return {key: project(value, source.get(key), field=key) for key, value in kept.items()} or MISSING
-    if isinstance(desired, list) and desired:
+        return {key: project(value, live.get(key), field=key) for key, value in kept.items()} or MISSING
+    if isinstance(desired, list):
         return _project_list(desired, live if isinstance(live, list) else [], field)
     return MISSING if live in _NOTHING else live
 

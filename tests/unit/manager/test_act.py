@@ -1,0 +1,57 @@
+"""The patch of a worker: what it tests, what it changes, what it leaves alone."""
+
+from typing import Any
+
+from swingpool.kube import Object
+from swingpool.manager.act import worker_patch
+from swingpool_control import names
+from swingpool_control.actions import PatchWorker
+
+ROLE_PATH = "/metadata/labels/swingpool.dev~1role"
+
+
+def pod(*, labels: dict[str, str] | None = None, annotations: dict[str, str] | None = None) -> Object:
+    metadata: dict[str, Any] = {
+        "name": "p",
+        "uid": "u",
+        "labels": {names.LABEL_ROLE: "decode"} if labels is None else labels,
+    }
+    if annotations:
+        metadata["annotations"] = annotations
+    return {"metadata": metadata}
+
+
+def action(**more: Any) -> PatchWorker:
+    return PatchWorker(**{"pod": "p", "uid": "u", "expected_role": "decode", "reason": "why", **more})
+
+
+def test_a_flip_tests_pod_and_role_before_it_changes_both_maps() -> None:
+    operations = worker_patch(
+        pod(annotations={"a": "b"}),
+        action(labels={names.LABEL_ROLE: "prefill"}, annotations={names.ANNOTATION_FLIP: "{}"}),
+    )
+    assert operations == [
+        {"op": "test", "path": "/metadata/uid", "value": "u"},
+        {"op": "test", "path": ROLE_PATH, "value": "decode"},
+        {"op": "add", "path": ROLE_PATH, "value": "prefill"},
+        {"op": "add", "path": "/metadata/annotations/swingpool.dev~1flip", "value": "{}"},
+    ]
+
+
+def test_a_map_that_is_not_there_is_made_whole_and_only_if_it_still_is_not_there() -> None:
+    operations = worker_patch(pod(), action(annotations={"a/b": "c", "gone": None}))
+    assert operations[2:] == [
+        {"op": "test", "path": "/metadata/annotations", "value": None},
+        {"op": "add", "path": "/metadata/annotations", "value": {"a/b": "c"}},
+    ]
+
+
+def test_only_what_is_there_is_removed() -> None:
+    operations = worker_patch(pod(annotations={"here~": "x"}), action(annotations={"here~": None, "absent": None}))
+    assert operations[2:] == [{"op": "remove", "path": "/metadata/annotations/here~0"}]
+    assert worker_patch(pod(), action(annotations={"absent": None}))[2:] == []
+
+
+def test_a_worker_without_a_role_is_expected_to_have_none() -> None:
+    operations = worker_patch(pod(labels={"x": "y"}), action(expected_role="", labels={names.LABEL_ROLE: "decode"}))
+    assert operations[1] == {"op": "test", "path": ROLE_PATH, "value": None}
