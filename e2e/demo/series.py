@@ -29,13 +29,18 @@ def lanes(moments: Sequence[Moment], flips: Sequence[Flip]) -> dict[str, list[St
             stretches = found.setdefault(worker.name, [])
             last = stretches[-1] if stretches else None
             if last is None or last.role != worker.role:
-                start_s = _decided_near(flips, worker.name, moment.now_s) if last else moment.now_s
+                start_s = _decided_near(flips, worker.name, moment.now_s) if last else _begin_s(moments, moment)
                 if last is not None:
                     stretches[-1] = Stretch(role=last.role, start_s=last.start_s, end_s=start_s)
                 stretches.append(Stretch(role=worker.role, start_s=start_s, end_s=moment.now_s))
             else:
                 stretches[-1] = Stretch(role=last.role, start_s=last.start_s, end_s=moment.now_s)
     return found
+
+
+def _begin_s(moments: Sequence[Moment], moment: Moment) -> float:
+    """When a worker's lane begins: at the start if it was there at the first look."""
+    return 0.0 if moment is moments[0] else moment.now_s
 
 
 def _decided_near(flips: Sequence[Flip], worker: str, now_s: float) -> float:

@@ -36,8 +36,13 @@ async def _run(plan: Plan) -> list[Record]:
 @click.command(help=__doc__)
 @click.argument("plan", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--records", type=click.Path(path_type=Path), required=True, help="Where to write one record a line.")
-def main(plan: Path, records: Path) -> None:
+@click.option("--enter", is_flag=True, help="Send from within the development cluster's network.")
+def main(plan: Path, records: Path, enter: bool) -> None:
     """Run a plan."""
+    if enter:
+        from e2e.cluster import cluster
+
+        cluster().enter()
     gc.freeze()
     found = uvloop.run(_run(from_json(json.loads(plan.read_text()))))
     records.parent.mkdir(parents=True, exist_ok=True)

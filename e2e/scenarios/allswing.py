@@ -17,7 +17,7 @@ kind: InferenceCluster
 metadata: {name: swing}
 spec:
   model: {name: e2e/chat, maxLength: 8192}
-  objectives: {ttft: {p95: 1500ms}, itl: {p95: 60ms}}
+  objectives: {ttft: {p95: 1s}, itl: {p95: 60ms}}
   engine: {type: Simulated, maxRequestDuration: 30s, simulated: {speedup: "0.5"}}
   profile: {builtIn: demo}
   scaling: {stabilization: {minRoleDuration: 5s}}

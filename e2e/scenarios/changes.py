@@ -1,6 +1,6 @@
 """Changes that a user makes under load."""
 
-from e2e.cluster.images import build_image
+from e2e.cluster import images
 from e2e.cluster.paths import silent
 from e2e.load.plan import Phase
 from e2e.scenarios.scenario import Facts, Scenario
@@ -8,7 +8,6 @@ from e2e.scenarios.stage import CLUSTER, GENERATION, PROMPTS, STAGE_NAMESPACE, W
 from e2e.system.waiting import wait_until
 from swingpool_control import names
 
-SECOND_IMAGE = "localhost/swingpool:second"
 _SWING = "/spec/pools/2"
 _FLIP_S = 60.0
 
@@ -65,14 +64,14 @@ def _wait_swing(stage: Stage, count: int) -> None:
 
 def image_updated(stage: Stage) -> Facts:
     """Roll out another image; every worker is replaced while requests are served."""
-    build_image(SECOND_IMAGE, silent)
-    stage.system.cluster.load_image(SECOND_IMAGE, silent)
+    second = images.second_name(stage.system.image)
+    stage.system.cluster.load_image(second, silent)
     with stage.traffic() as traffic:
-        stage.patch([{"op": "add", "path": "/spec/engine/image", "value": SECOND_IMAGE}])
+        stage.patch([{"op": "add", "path": "/spec/engine/image", "value": second}])
         wait_until(
             f"{WORKERS} workers with the second image",
             lambda: [(pod.name, pod.serves, pod.images[0]) for pod in stage.workers()],
-            lambda found: len(found) == WORKERS and all(up and image == SECOND_IMAGE for _, up, image in found),
+            lambda found: len(found) == WORKERS and all(up and image == second for _, up, image in found),
             limit_s=180,
         )
         stage.system.wait_ready(STAGE_NAMESPACE, CLUSTER)

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from e2e.cluster.images import build_image
-
+from e2e.cluster import images
 from e2e.cluster.interface import Cluster, Progress
 from e2e.system.kubernetes import Kubernetes
 from e2e.system.waiting import wait_until
@@ -13,7 +12,6 @@ ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "swingpool"
 RELEASE = "swingpool"
 NAMESPACE = "swingpool-system"
-IMAGE = "localhost/swingpool:dev"
 INSTALL_S = 120
 GONE_S = 90
 
@@ -24,6 +22,8 @@ class System:
 
     cluster: Cluster
     kube: Kubernetes
+    image: str
+    """The image that is installed."""
 
     def apply(self, manifest: str) -> None:
         """Apply manifests as a user would, server-side and strictly. Raises ClusterError with the server's words."""
@@ -69,17 +69,17 @@ def start(cluster: Cluster, progress: Progress) -> System:
         ClusterError: a step failed; the message says which and why.
     """
     cluster.up(progress)
-    build_image(IMAGE, progress)
-    cluster.load_image(IMAGE, progress)
+    image = images.build(progress)
+    cluster.load_image(image, progress)
     cluster.enter()
-    install(cluster, progress)
-    return System(cluster, Kubernetes(cluster.kubeconfig))
+    install(cluster, image, progress)
+    return System(cluster, Kubernetes(cluster.kubeconfig), image)
 
 
-def install(cluster: Cluster, progress: Progress) -> None:
+def install(cluster: Cluster, image: str, progress: Progress) -> None:
     """Install the chart, or upgrade what is installed to it, and wait until the manager is ready."""
     progress("installing the chart with Helm")
-    repository, _, tag = IMAGE.rpartition(":")
+    repository, _, tag = image.rpartition(":")
     cluster.helm(
         "upgrade", "--install", RELEASE, str(CHART),
         "--namespace", NAMESPACE, "--create-namespace",

@@ -27,7 +27,7 @@ def session(*, keep: bool, diagnostics: Path, say: Progress) -> Iterator[System]
         raise
     finally:
         if keep:
-            say(f"the cluster stays up: export KUBECONFIG={cluster.kubeconfig}; `make cluster-down` takes it down")
+            say("the cluster stays up: `python -m e2e.cluster kubectl ...` looks, `make cluster-down` takes it down")
         else:
             # Half a teardown would be worse than a short wait.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
