@@ -19,8 +19,6 @@ from swingpool_control.resources.worker_volumes import (
     volumes,
 )
 
-CONTAINER = "worker"
-
 STARTUP_BUDGET_S = {EngineType.VLLM: 3600, EngineType.SIMULATED: 300}
 """How long a worker may take to its first good answer: a large model is downloaded, loaded and compiled in it."""
 
@@ -55,7 +53,7 @@ def children(owner: Owner, spec: InferenceClusterSpec, pool: Pool, settings: Ren
                 _template(owner, spec, pool, settings, labels=labels, selector=selector),
                 pool.pod_template,
                 field=f"spec.pools[{pool.name}].podTemplate",
-                container=CONTAINER,
+                container=names.CONTAINER_WORKER,
                 owned_environment=(ENVIRONMENT_SIDE_CHANNEL_HOST, ENVIRONMENT_SIDE_CHANNEL_PORT),
             ),
         }
@@ -114,7 +112,7 @@ def _container(spec: InferenceClusterSpec, pool: Pool, settings: RenderSettings)
     simulated = spec.engine.type is EngineType.SIMULATED
     startup_period_s = 1 if simulated else 5
     return {
-        "name": CONTAINER,
+        "name": names.CONTAINER_WORKER,
         "image": spec.engine.image or (settings.swingpool_image if simulated else settings.vllm_image),
         "imagePullPolicy": settings.image_pull_policy,
         "command": list(SIMULATED_COMMAND if simulated else VLLM_COMMAND),
