@@ -2,6 +2,7 @@
 
 import copy
 import json
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,11 +75,18 @@ def install(plane: ControlPlane) -> None:
         f"/api/v1/namespaces/{NAMESPACE}",
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
     )
-    for _ in range(200):
-        conditions = plane.api.call("GET", path).get("status", {}).get("conditions", [])
-        if any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
-            return
-    raise AssertionError(f"the API server does not establish {path}")
+    deadline = time.monotonic() + 30.0
+    while not _served(plane):
+        assert time.monotonic() < deadline, f"the API server does not serve {COLLECTION}"
+        time.sleep(0.05)
+
+
+def _served(plane: ControlPlane) -> bool:
+    try:
+        plane.api.call("GET", COLLECTION)
+    except ClusterError:
+        return False
+    return True
 
 
 def create(plane: ControlPlane, resource: dict[str, Any], *, dry_run: bool = True) -> dict[str, Any] | Refusal:
