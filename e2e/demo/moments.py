@@ -3,11 +3,10 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from e2e.load.background import Load
-from e2e.system.kubernetes import Kubernetes
+from e2e.system.kubernetes import Kubernetes, unix_s
 from e2e.system.waiting import TRANSIENT
 from swingpool_control import names
 from swingpool_control.api.quantities import seconds
@@ -68,11 +67,6 @@ def objectives(spec: dict[str, Any]) -> tuple[Objective, ...]:
         for metric, limits in spec["objectives"].items()
         for percentile, limit in limits.items()
     )
-
-
-def unix_s(timestamp: str) -> float:
-    """Return an RFC 3339 timestamp in Unix seconds."""
-    return datetime.fromisoformat(timestamp).timestamp()
 
 
 def read_flips(status: dict[str, Any], *, start_unix_s: float) -> list[Flip]:

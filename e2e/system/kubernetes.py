@@ -1,6 +1,7 @@
 """What the demo and the scenarios read of the cluster: pods as small values, the InferenceCluster as plain data."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,11 @@ def pod_of(obj: Object) -> Pod:
         images=tuple(item.get("image", "") for item in obj["spec"]["containers"]),
         waiting=next((wait["reason"] for wait in waits if wait.get("reason")), ""),
     )
+
+
+def unix_s(timestamp: str) -> float:
+    """Return an RFC 3339 timestamp in Unix seconds."""
+    return datetime.fromisoformat(timestamp).timestamp()
 
 
 class Kubernetes:

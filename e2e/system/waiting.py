@@ -45,6 +45,8 @@ def wait_until(
         time.sleep(every_s)
 
 
-def wait_for(what: str, look: Callable[[], T], *, limit_s: float, every_s: float = 0.25) -> T:
+def wait_for(what: str, look: Callable[[], T | None], *, limit_s: float, every_s: float = 0.25) -> T:
     """Look until something true is seen, and return it. See `wait_until`."""
-    return wait_until(what, look, bool, limit_s=limit_s, every_s=every_s)
+    found = wait_until(what, look, bool, limit_s=limit_s, every_s=every_s)
+    assert found is not None
+    return found
