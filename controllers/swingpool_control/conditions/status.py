@@ -1,6 +1,14 @@
 """The status that a user reads, built so that nothing changes in it while nothing happens."""
 
-from swingpool_control.api.status import FlipRecord, InferenceClusterStatus, Plan
+from collections.abc import Iterable
+
+from swingpool_control import names
+from swingpool_control.api.status import Condition, FlipRecord, InferenceClusterStatus, Plan, PoolStatus
+from swingpool_control.api.v1alpha1 import Pool, ReplicaMode, RouterType
+from swingpool_control.conditions import health, problems, traffic
+from swingpool_control.conditions.conditions import Finding, Reason, Type, find, set_condition
+from swingpool_control.swing.guards import ROLES, is_ready
+from swingpool_control.swing.records import newest
 from swingpool_control.view import ClusterView
 
 
@@ -25,8 +33,36 @@ def build(
         applied_generation: generation of the spec whose children were applied last; None if that is `view.generation`.
         apply_error: why the children could not be applied; empty if they could.
     """
-    del plan, flips, now_unix_s, router_seen_unix_s, applied_generation, apply_error
-    return view.status
+    kept = kept_plan(view.status.plan, plan)
+    applied = not apply_error and (applied_generation is None or applied_generation >= view.generation)
+    found = problems.find(view)
+    before = view.status.conditions
+    findings = [
+        health.ready(view, applied=applied),
+        health.progressing(view, applied=applied, blocked=bool(apply_error)),
+        health.degraded(found, apply_error=apply_error),
+        traffic.metrics_available(
+            view,
+            find(before, Type.METRICS_AVAILABLE),
+            router_seen_unix_s=router_seen_unix_s,
+            now_unix_s=now_unix_s,
+        ),
+        traffic.objectives_met(view, find(before, Type.OBJECTIVES_MET)),
+        health.capacity_available(found),
+        _scaling_limited(kept),
+        *_foreign_scaler(view, find(before, Type.FOREIGN_SCALER)),
+    ]
+    pools = [_pool(view, pool, kept) for pool in view.spec.pools]
+    return InferenceClusterStatus(
+        observed_generation=view.generation,
+        conditions=_conditions(before, findings, generation=view.generation, now_unix_s=now_unix_s),
+        pools=pools,
+        workers=f"{sum(pool.ready for pool in pools)}/{sum(pool.desired for pool in pools)}",
+        roles=_roles(view),
+        endpoint=_endpoint(view),
+        plan=kept,
+        flips=list(newest(flips)),
+    )
 
 
 def invalid(
@@ -40,5 +76,97 @@ def invalid(
         message: what is wrong with it, by field.
         now_unix_s: the time.
     """
-    del generation, message, now_unix_s
-    return status
+    text = f"the spec cannot be used, and what runs is left as it is: {message}"
+    findings = [
+        Finding(type=Type.READY, status="False", reason=Reason.INVALID_SPEC, message=text),
+        Finding(type=Type.PROGRESSING, status="False", reason=Reason.INVALID_SPEC, message=text),
+        Finding(type=Type.DEGRADED, status="True", reason=Reason.INVALID_SPEC, message=text),
+    ]
+    judged = _conditions(status.conditions, findings, generation=generation, now_unix_s=now_unix_s)
+    fresh = {condition.type for condition in judged}
+    others = [condition for condition in status.conditions if condition.type not in fresh]
+    return status.model_copy(update={"observed_generation": generation, "conditions": [*judged, *others]})
+
+
+def kept_plan(before: Plan | None, now: Plan | None) -> Plan | None:
+    """Return the plan to show: the one before, unless the new one decides otherwise or for other reasons."""
+    if now is None:
+        return before
+    return before if before is not None and _decision(before) == _decision(now) else now
+
+
+def _decision(plan: Plan) -> tuple[object, ...]:
+    return (
+        [(pool.name, pool.replicas) for pool in plan.pools],
+        plan.prefill_workers,
+        plan.decode_workers,
+        plan.binding,
+        [reason.code for reason in plan.reasons],
+    )
+
+
+def _conditions(
+    before: Iterable[Condition], findings: Iterable[Finding], *, generation: int, now_unix_s: float
+) -> list[Condition]:
+    known = tuple(before)
+    return [
+        set_condition(find(known, finding.type), finding, generation=generation, now_unix_s=now_unix_s)
+        for finding in findings
+    ]
+
+
+def _scaling_limited(plan: Plan | None) -> Finding:
+    if plan is None or not plan.binding:
+        message = "bounds and budgets allow what is needed"
+        return Finding(type=Type.SCALING_LIMITED, status="False", reason=Reason.WITHIN_LIMITS, message=message)
+    code, _, limit = plan.binding.partition(": ")
+    message = f"more workers are needed than {limit} allows; raise it, or accept that objectives may be missed"
+    return Finding(type=Type.SCALING_LIMITED, status="True", reason=code, message=message)
+
+
+def _foreign_scaler(view: ClusterView, before: Condition | None) -> list[Finding]:
+    """Whether something else sets replicas that Swingpool sets; told only once it has happened."""
+    ours = {pool.name for pool in view.spec.pools if pool.replicas.mode is not ReplicaMode.EXTERNAL}
+    found = [f"pool {state.pool} by {state.foreign_scaler}" for state in view.pools if state.foreign_scaler]
+    found = [text for text in found if text.split()[1] in ours]
+    if found:
+        message = f"something else set replicas: {', '.join(found)}; remove it, or set replicas.mode External"
+        return [Finding(type=Type.FOREIGN_SCALER, status="True", reason=Reason.SCALED_BY_ANOTHER, message=message)]
+    if before is None:
+        return []
+    message = "nothing else scales the pools any more"
+    return [Finding(type=Type.FOREIGN_SCALER, status="False", reason=Reason.NONE_SEEN, message=message)]
+
+
+def _pool(view: ClusterView, pool: Pool, plan: Plan | None) -> PoolStatus:
+    state = next(state for state in view.pools if state.pool == pool.name)
+    planned = {item.name: item.replicas for item in plan.pools} if plan is not None else {}
+    workers = [worker for worker in view.workers if worker.pool == pool.name and not worker.deleting]
+    roles = [worker.role for worker in workers]
+    return PoolStatus(
+        name=pool.name,
+        role=pool.role.value,
+        desired=planned.get(pool.name, state.replicas),
+        current=len(workers),
+        ready=sum(worker.ready for worker in workers),
+        prefill=roles.count(names.ROLE_PREFILL),
+        decode=roles.count(names.ROLE_DECODE),
+        draining=roles.count(names.ROLE_DRAINING),
+        unschedulable=sum(bool(worker.unschedulable) for worker in workers),
+    )
+
+
+def _roles(view: ClusterView) -> str:
+    """Ready workers by role, as one reads it."""
+    ready = [worker.role for worker in view.workers if is_ready(worker)]
+    text = ", ".join(f"{ready.count(role)} {role}" for role in ROLES)
+    draining = sum(
+        worker.role == names.ROLE_DRAINING for worker in view.workers if worker.ready and not worker.deleting
+    )
+    return f"{text}, {draining} draining" if draining else text
+
+
+def _endpoint(view: ClusterView) -> str:
+    if view.spec.router.type is RouterType.EXTERNAL:
+        return ""
+    return f"http://{names.router(view.name)}.{view.namespace}.svc"
