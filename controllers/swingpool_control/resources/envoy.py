@@ -49,11 +49,11 @@ HOSTILE_HEADERS = (
 _TYPE = "type.googleapis.com/envoy"
 _MONITORS = f"{_TYPE}.extensions.resource_monitors"
 _UNLIMITED = 1_000_000
+_NO_PATH = "there is no such path; the API lives under /v1"
 _LOCAL_ERRORS: tuple[tuple[tuple[str, ...], int, str], ...] = (
     (("UH", "UF", "UC", "UR", "URX", "LH", "UO", "OM"), 503, "no worker could serve the request"),
     (("UT", "SI", "DT", "UMSDR"), 504, "the request took longer than the router waits"),
     (("UPE",), 502, "a worker's answer was no valid HTTP"),
-    (("NR", "NC"), 404, "there is no such path; the API lives under /v1"),
     (("DPE", "IH"), 400, "the request is no valid HTTP"),
 )
 """Envoy's response flags, the status that clients get, and what it means to them."""
@@ -113,7 +113,8 @@ def _listener(settings: EnvoySettings) -> Config:
         "name": "router",
         "address": _address(settings.listen_address, settings.listen_port),
         "per_connection_buffer_limit_bytes": BUFFER_LIMIT_BYTES,
-        "socket_options": _keepalive_options(),
+        # Clients that vanished without a word are noticed within two minutes.
+        "socket_options": _keepalive_options(idle_s=60, interval_s=10, probes=6),
         "filter_chains": [
             {
                 "filters": [
@@ -124,17 +125,23 @@ def _listener(settings: EnvoySettings) -> Config:
     }
 
 
-def _keepalive_options() -> list[Config]:
-    """Notice clients that vanished without a word: SO_KEEPALIVE, probes after 60 s, each 10 s, 6 of them."""
+def _keepalive_options(*, idle_s: int, interval_s: int, probes: int) -> list[Config]:
     return [
-        {"description": name, "level": level, "name": number, "int_value": value, "state": "STATE_PREBIND"}
-        for name, level, number, value in (
-            ("SO_KEEPALIVE", 1, 9, 1),
-            ("TCP_KEEPIDLE", 6, 4, 60),
-            ("TCP_KEEPINTVL", 6, 5, 10),
-            ("TCP_KEEPCNT", 6, 6, 6),
-        )
+        _socket_option("SO_KEEPALIVE", 1, 9, 1),
+        _socket_option("TCP_KEEPIDLE", 6, 4, idle_s),
+        _socket_option("TCP_KEEPINTVL", 6, 5, interval_s),
+        _socket_option("TCP_KEEPCNT", 6, 6, probes),
     ]
+
+
+def _dead_node_options() -> list[Config]:
+    """Notice within 5 s that a node is gone: by probes while nothing is on its way, by the time to acknowledge else."""
+    return [*_keepalive_options(idle_s=2, interval_s=1, probes=3), _socket_option("TCP_USER_TIMEOUT", 6, 18, 5000)]
+
+
+def _socket_option(name: str, level: int, number: int, value: int) -> Config:
+    """Return an option by Linux's numbers."""
+    return {"description": name, "level": level, "name": number, "int_value": value, "state": "STATE_PREBIND"}
 
 
 def _connection_manager() -> Config:
@@ -309,32 +316,39 @@ def _retry_policy() -> Config:
     }
 
 
-def _error_format(status: str, message: str) -> Config:
-    kind = "server_error" if status[0] == "5" else "invalid_request_error"
+def _local_replies() -> Config:
+    """Errors of Envoy's own read like the API's. What the picker answers is one already and stays as it is."""
+    outside = {"header_filter": {"header": {"name": ":path", "string_match": {"prefix": "/v1/"}, "invert_match": True}}}
+    mappers = [
+        _mapper({"and_filter": {"filters": [_status_is(404), outside]}}, 404, _NO_PATH),
+        _mapper(_status_is(413), 413, f"the body is larger than {BUFFER_LIMIT_BYTES} bytes"),
+    ]
+    for flags, status, message in _LOCAL_ERRORS:
+        mappers.append(_mapper({"response_flag_filter": {"flags": list(flags)}}, status, message))
+    return {"mappers": mappers}
+
+
+def _mapper(when: Config, status: int, message: str) -> Config:
     return {
-        "content_type": "application/json",
-        "json_format": {
-            "error": {
-                "message": f"{message} (request %REQ(X-REQUEST-ID)%)",
-                "type": kind,
-                "param": None,
-                "code": int(status),
-            }
+        "filter": when,
+        "status_code": status,
+        "body_format_override": {
+            "content_type": "application/json",
+            "json_format": {
+                "error": {
+                    "message": f"{message} (request %REQ(X-REQUEST-ID)%)",
+                    "type": "server_error" if status >= 500 else "invalid_request_error",
+                    "param": None,
+                    "code": status,
+                }
+            },
         },
     }
 
 
-def _local_replies() -> Config:
-    """Errors of Envoy's own read like the API's. What the picker answers is one already and stays as it is."""
-    mappers: list[Config] = [
-        {
-            "filter": {"response_flag_filter": {"flags": list(flags)}},
-            "status_code": status,
-            "body_format_override": _error_format(str(status), message),
-        }
-        for flags, status, message in _LOCAL_ERRORS
-    ]
-    return {"mappers": mappers}
+def _status_is(status: int) -> Config:
+    value = {"default_value": status, "runtime_key": f"swingpool.status_{status}"}
+    return {"status_code_filter": {"comparison": {"op": "EQ", "value": value}}}
 
 
 def _limits() -> Config:
@@ -382,10 +396,7 @@ def _workers_cluster(settings: EnvoySettings) -> Config:
         "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
         "circuit_breakers": _limits(),
         "health_checks": [_health_check()],
-        "close_connections_on_host_health_failure": True,
-        "upstream_connection_options": {
-            "tcp_keepalive": {"keepalive_probes": 3, "keepalive_time": 10, "keepalive_interval": 5}
-        },
+        "upstream_bind_config": {"socket_options": _dead_node_options()},
         "typed_extension_protocol_options": {
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
                 "@type": f"{_TYPE}.extensions.upstreams.http.v3.HttpProtocolOptions",
@@ -398,13 +409,17 @@ def _workers_cluster(settings: EnvoySettings) -> Config:
 
 
 def _health_check() -> Config:
-    """Tell a hung worker within 5 s: its connections are closed, so that waiting requests go elsewhere or end."""
+    """Keep hosts that do not answer from being fallen back on, above all while the picker is away.
+
+    It ends no request that such a host holds: those wait until their connection breaks, as it does when the liveness
+    probe kills a hung worker, or when a node is lost.
+    """
     return {
         "http_health_check": {"path": "/health"},
-        "interval": "0.5s",
-        "no_traffic_interval": "0.5s",
+        "interval": "1s",
+        "no_traffic_interval": "1s",
         "timeout": "1s",
-        "unhealthy_threshold": 3,
+        "unhealthy_threshold": 2,
         "healthy_threshold": 1,
     }
 

@@ -1,5 +1,6 @@
 """Figures over the last seconds: rates, means and percentiles, and unknown where nothing stands behind them."""
 
+import math
 from collections import deque
 from collections.abc import Iterable
 from itertools import accumulate
@@ -78,10 +79,15 @@ def percentiles_of(values: list[float], *, name: str) -> Percentiles:
 
 
 def percentiles_in(histogram: Histogram, *, name: str) -> Percentiles:
-    """Return percentiles interpolated within buckets; one above the last finite bound is unknown."""
+    """Return percentiles interpolated within buckets; one above the last finite bound is unknown.
+
+    Buckets are coarse (vLLM has none between 25 and 50 ms), and the middle of one can be far from its values. The
+    histogram's sum tells their mean: positions within all buckets are bent alike, by a power, so that the mean is met.
+    """
     if histogram.count <= 0:
         return _nothing(f"no {name} in the window")
-    figures = {level: _quantile(histogram, share, name) for level, share in _LEVELS.items()}
+    bend = _bend(histogram)
+    figures = {level: _quantile(histogram, share, bend, name) for level, share in _LEVELS.items()}
     return Percentiles(count=round(histogram.count), **figures)
 
 
@@ -90,15 +96,32 @@ def mean_of(total: float, count: float, *, name: str) -> Figure:
     return total / count if count > 0 else Unknown(f"no {name} in the window")
 
 
-def _quantile(histogram: Histogram, share: float, name: str) -> Figure:
-    rank = share * histogram.count
+def _buckets(histogram: Histogram) -> Iterable[tuple[float, float, float, float]]:
+    """Yield (lower bound, upper bound, values below, values within)."""
     lower, below = 0.0, 0.0
     for bound, count in zip(histogram.bounds, histogram.counts, strict=True):
-        if count >= rank:
-            if bound == float("inf"):
-                return Unknown(f"{name} lies above the workers' last bucket, {lower:g}")
-            return lower + (bound - lower) * ((rank - below) / (count - below) if count > below else 1.0)
+        yield lower, bound, below, count - below
         lower, below = bound, count
+
+
+def _bend(histogram: Histogram) -> float:
+    """Return the power by which positions within buckets meet the histogram's mean; 1 where no power can."""
+    buckets = list(_buckets(histogram))
+    if any(math.isinf(upper) and within > 0 for _, upper, _, within in buckets):
+        return 1.0
+    least = sum(within * lower for lower, _, _, within in buckets)
+    room = sum(within * (upper - lower) for lower, upper, _, within in buckets if math.isfinite(upper))
+    share = (histogram.sum - least) / room if room > 0 else 0.5
+    return 1.0 / share - 1.0 if 0.0 < share < 1.0 else 1.0
+
+
+def _quantile(histogram: Histogram, share: float, bend: float, name: str) -> Figure:
+    rank = share * histogram.count
+    for lower, upper, below, within in _buckets(histogram):
+        if below + within >= rank and within > 0:
+            if math.isinf(upper):
+                return Unknown(f"{name} lies above the workers' last bucket, {lower:g}")
+            return float(lower + (upper - lower) * ((rank - below) / within) ** bend)
     return Unknown(f"{name} has a histogram without a last bucket")
 
 

