@@ -54,10 +54,11 @@ MODULES = (
     ),
     Module(name="coredns", programs={"coredns": "github.com/coredns/coredns"}, about="about two minutes"),
     Module(name="helm", programs={"helm": "helm.sh/helm/v4/cmd/helm"}, about="about two minutes"),
+    Module(name="kind", programs={"kind": "sigs.k8s.io/kind"}, about="under a minute"),
     Module(name="pause", programs={"pause": "."}, about="seconds"),
 )
 CONTROL_PLANE = ("kube-apiserver", "etcd", "kube-controller-manager")
-_FROM_ELSEWHERE = {"kube-apiserver", "etcd", "kube-controller-manager", "helm"}
+_FROM_ELSEWHERE = {"kube-apiserver", "etcd", "kube-controller-manager", "helm", "kind"}
 """Programs that may come from KUBEBUILDER_ASSETS or PATH if their version fits."""
 
 
@@ -171,7 +172,7 @@ def _elsewhere(program: str) -> Path | None:
 
 @lru_cache
 def _fits(program: str, path: Path) -> bool:
-    """Whether a program that we did not build may be used: Kubernetes of the same minor, etcd 3.5+, Helm 3.14+."""
+    """Whether a program that we did not build serves: Kubernetes of our minor; etcd 3.5, Helm 3.14, kind 0.27 or newer."""
     arguments = ["version", "--short"] if program == "helm" else ["--version"]
     try:
         answer = subprocess.run([path, *arguments], capture_output=True, text=True, check=False, timeout=20)
@@ -190,5 +191,7 @@ def fits(program: str, answer: str) -> bool:
         return version >= (3, 5)
     if program == "helm":
         return version >= (3, 14)
+    if program == "kind":
+        return version >= (0, 27)
     major, minor = kubernetes_version().removeprefix("v").split(".")[:2]
     return version == (int(major), int(minor))

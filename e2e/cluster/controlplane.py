@@ -87,6 +87,11 @@ class ControlPlane:
         """Whether the API server runs and is ready."""
         return self._processes.pid("kube-apiserver") is not None and self.api.ready()
 
+    @property
+    def kubelet_client_ca(self) -> Path:
+        """The authority by which a kubelet knows the API server."""
+        return self._credentials.kubelet_client_certificate
+
     def kubeconfig_of(self, user: str) -> Path:
         """Return the kubeconfig of one of the users in the settings."""
         return self._credentials.kubeconfig(user)
@@ -169,6 +174,8 @@ class ControlPlane:
             f"--service-cluster-ip-range={SERVICE_RANGE}",
             "--allow-privileged=true",
             "--kubelet-preferred-address-types=InternalIP",
+            f"--kubelet-client-certificate={credentials.kubelet_client_certificate}",
+            f"--kubelet-client-key={credentials.kubelet_client_key}",
             f"--audit-policy-file={settings.directory / 'audit-policy.yaml'}",
             f"--audit-log-path={self.audit_log}",
             "--profiling=false",

@@ -43,19 +43,21 @@ class Credentials:
         self._users = users
         self.token_file = directory / "tokens.csv"
         self.service_account_key = directory / "service-account.key"
+        self.kubelet_client_key = directory / "kubelet-client.key"
+        self.kubelet_client_certificate = directory / "kubelet-client.crt"
+        """What the API server shows to kubelets; signed by itself, so that it is its own authority."""
 
     def create(self) -> None:
-        """Make the tokens and the key that signs ServiceAccounts' tokens. Raises ClusterError without openssl."""
+        """Make the tokens and the keys. Raises ClusterError without openssl."""
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self.token_file.open("w", newline="") as file:
             rows = csv.writer(file)
             rows.writerows([secrets.token_hex(16), u.name, u.name, ",".join(u.groups)] for u in self._users)
         self.token_file.chmod(0o600)
-        command = ["openssl", "genrsa", "-out", str(self.service_account_key), "2048"]
-        try:
-            subprocess.run(command, check=True, capture_output=True)
-        except (OSError, subprocess.CalledProcessError) as error:
-            raise ClusterError(f"{' '.join(command)}: {error}; install openssl") from None
+        _openssl("genrsa", "-out", str(self.service_account_key), "2048")
+        subject = ("-subj", "/O=system:masters/CN=kube-apiserver-kubelet-client", "-days", "3650")
+        files = ("-keyout", str(self.kubelet_client_key), "-out", str(self.kubelet_client_certificate))
+        _openssl("req", "-x509", "-nodes", "-newkey", "rsa:2048", *subject, *files)
 
     def token(self, user: str) -> str:
         """Return a user's token."""
@@ -84,3 +86,11 @@ def kubeconfig(*, server: str, ca_file: Path, user: str, token: str) -> dict[str
         "contexts": [{"name": "swingpool", "context": {"cluster": "swingpool", "user": user}}],
         "current-context": "swingpool",
     }
+
+
+def _openssl(*arguments: str) -> None:
+    command = ["openssl", *arguments]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise ClusterError(f"{' '.join(command)}: {error}; is openssl installed?") from None

@@ -88,5 +88,8 @@ class Cluster(Protocol):
     def helm(self, *args: str, check: bool = True) -> CompletedProcess[str]:
         """Run Helm as administrator. Raises ClusterError with its words if it fails and `check` holds."""
 
+    def kubectl_here(self, *args: str) -> int:
+        """Run kubectl as administrator on this terminal, for a person; return its exit status."""
+
     def diagnostics(self, directory: Path) -> None:
         """Write what helps to explain a failure into a directory: objects, events, logs."""

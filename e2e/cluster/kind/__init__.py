@@ -1,0 +1,1 @@
+"""The provider for machines with a Docker engine: kind."""
