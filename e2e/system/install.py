@@ -83,7 +83,7 @@ def install(cluster: Cluster, image: str, progress: Progress) -> None:
     cluster.helm(
         "upgrade", "--install", RELEASE, str(CHART),
         "--namespace", NAMESPACE, "--create-namespace",
-        "--set", f"image.repository={repository}", "--set", f"image.tag={tag}",
+        "--set", f"image.repository={repository}", "--set-string", f"image.tag={tag}",
         "--set", "envoy.fromSwingpoolImage=true",
         "--wait", "--timeout", f"{INSTALL_S}s",
     )  # fmt: skip
