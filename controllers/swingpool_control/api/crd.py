@@ -79,9 +79,11 @@ def _resource_schema() -> Schema:
 
 def _columns() -> list[dict[str, Any]]:
     ready = '.status.conditions[?(@.type=="Ready")]'
+    objectives = '.status.conditions[?(@.type=="ObjectivesMet")]'
     columns = (
         ("Ready", "string", f"{ready}.status", "Whether every role serves.", 0),
         ("Reason", "string", f"{ready}.reason", "Why it is ready or not.", 0),
+        ("Objectives", "string", f"{objectives}.status", "Whether TTFT and ITL hold as clients see them.", 0),
         ("Workers", "string", ".status.workers", "Ready and wanted workers.", 0),
         ("Roles", "string", ".status.roles", "Ready workers by role.", 0),
         ("Model", "string", ".spec.model.name", "The model.", 0),

@@ -45,6 +45,11 @@ def test_explain_prints_a_description_for_every_field_of_the_spec(plane: Control
             assert described.get(name, "<no description>") != "<no description>", f"{path}.{name}:\n{told}"
 
 
+def _condition(kind: str, status: str, reason: str, message: str) -> dict[str, str]:
+    transition = "2026-01-01T00:00:00Z"
+    return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": transition}
+
+
 def test_get_answers_at_a_glance(plane: ControlPlane) -> None:
     created = create(plane, changed(smallest(), metadata__name="glance"), dry_run=False)
     assert not isinstance(created, Refusal), created.message
@@ -54,22 +59,17 @@ def test_get_answers_at_a_glance(plane: ControlPlane) -> None:
             "roles": "2 prefill, 1 decode",
             "endpoint": "http://glance-router",
             "conditions": [
-                {
-                    "type": "Ready",
-                    "status": "True",
-                    "reason": "Serving",
-                    "message": "both roles serve",
-                    "lastTransitionTime": "2026-01-01T00:00:00Z",
-                }
+                _condition("Ready", "True", "Serving", "both roles serve"),
+                _condition("ObjectivesMet", "False", "Missed", "TTFT is missed"),
             ],
         }
         assert not isinstance(
             update(plane, {**created, "status": status}, subresource="/status", dry_run=False), Refusal
         )
         head, row = _kubectl(plane, "get", names.SHORT_NAME, "-n", NAMESPACE, "glance").splitlines()
-        assert head.split() == ["NAME", "READY", "REASON", "WORKERS", "ROLES", "MODEL", "AGE"]
+        assert head.split() == ["NAME", "READY", "REASON", "OBJECTIVES", "WORKERS", "ROLES", "MODEL", "AGE"]
         assert re.split(r"\s{2,}", row)[:-1] == [
-            "glance", "True", "Serving", "3/4", "2 prefill, 1 decode", "Qwen/Qwen3-32B",
+            "glance", "True", "Serving", "False", "3/4", "2 prefill, 1 decode", "Qwen/Qwen3-32B",
         ]  # fmt: skip
         assert "glance" in _kubectl(plane, "get", "all", "-n", NAMESPACE, "-o", "name")
         assert "both roles serve" in _kubectl(plane, "get", "swingpool", "-n", NAMESPACE, "-o", "wide")
