@@ -21,6 +21,20 @@ def http_probe(*, path: str, port: str, period_s: int, timeout_s: int, failures:
     }
 
 
+def liveness(*, path: str, port: str, failures: int, stop_s: int) -> Manifest:
+    """Return a liveness probe: asked every 10 s, with 5 s to answer.
+
+    Args:
+        path: what is asked for.
+        port: name of the container's port.
+        failures: failed probes in a row after which the container is restarted.
+        stop_s: seconds that it has to end then. The pod's own grace period is made for requests that come to their end;
+            in a container that does not answer they never will.
+    """
+    probe = http_probe(path=path, port=port, period_s=10, timeout_s=5, failures=failures)
+    return probe | {"terminationGracePeriodSeconds": stop_s}
+
+
 def sleep_before_stop(seconds: int) -> Manifest:
     """Return a lifecycle that waits between a pod's deletion and SIGTERM, while those who send requests take note."""
     return {"preStop": {"sleep": {"seconds": seconds}}}

@@ -19,7 +19,7 @@ from swingpool_control.resources.envoy import (
     bootstrap,
 )
 from swingpool_control.resources.metadata import Manifest, Owner, disruption_budget, spread_over_nodes
-from swingpool_control.resources.probes import http_probe, sleep_before_stop
+from swingpool_control.resources.probes import http_probe, liveness, sleep_before_stop
 from swingpool_control.resources.security import container_security_context, pod_security_context
 from swingpool_control.resources.settings import RenderSettings
 
@@ -157,7 +157,7 @@ def _envoy(settings: RenderSettings) -> Manifest:
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "2Gi"}},
         "securityContext": container_security_context(read_only_root=True),
         "readinessProbe": http_probe(path=HEALTH_PATH, port="http", period_s=1, timeout_s=1, failures=2),
-        "livenessProbe": http_probe(path=HEALTH_PATH, port="http", period_s=10, timeout_s=5, failures=3),
+        "livenessProbe": liveness(path=HEALTH_PATH, port="http", failures=3, stop_s=STOP_S),
         "volumeMounts": [
             {"name": "config", "mountPath": CONFIG_DIRECTORY, "readOnly": True},
             {"name": "run", "mountPath": EDS_DIRECTORY},
@@ -182,7 +182,7 @@ def _picker(owner: Owner, spec: InferenceClusterSpec, settings: RenderSettings) 
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
         "securityContext": container_security_context(read_only_root=True),
         "readinessProbe": http_probe(path="/readyz", port="state", period_s=1, timeout_s=1, failures=2),
-        "livenessProbe": http_probe(path="/healthz", port="state", period_s=10, timeout_s=5, failures=3),
+        "livenessProbe": liveness(path="/healthz", port="state", failures=3, stop_s=SETTLE_S + STOP_S),
         "lifecycle": sleep_before_stop(SETTLE_S),
         "volumeMounts": [
             {"name": "run", "mountPath": EDS_DIRECTORY},

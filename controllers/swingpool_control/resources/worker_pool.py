@@ -7,7 +7,7 @@ from swingpool_control.api.quantities import seconds
 from swingpool_control.api.v1alpha1 import EngineType, InferenceClusterSpec, Pool, PoolRole, RouterType
 from swingpool_control.resources import pod_template
 from swingpool_control.resources.metadata import Manifest, Owner, disruption_budget, spread_over_nodes
-from swingpool_control.resources.probes import http_probe, sleep_before_stop
+from swingpool_control.resources.probes import http_probe, liveness, sleep_before_stop
 from swingpool_control.resources.security import container_security_context, pod_security_context
 from swingpool_control.resources.settings import RenderSettings
 from swingpool_control.resources.vllm_arguments import worker_arguments
@@ -24,6 +24,9 @@ STARTUP_BUDGET_S = {EngineType.VLLM: 3600, EngineType.SIMULATED: 300}
 
 SETTLE_S = {RouterType.BUILT_IN: 5, RouterType.EXTERNAL: 15}
 """Seconds from a pod's deletion to SIGTERM, in which its router must have stopped to send it requests."""
+
+STOP_S = 10
+"""Seconds that a worker has to end after it stopped answering."""
 
 KV_LEASE_S = 30
 """How long vLLM keeps finished blocks for a decode worker that has not fetched them."""
@@ -134,7 +137,7 @@ def _container(spec: InferenceClusterSpec, pool: Pool, settings: RenderSettings)
         # A worker that hangs is NotReady within 3 s, for routers that know no better; ours asks it itself.
         "readinessProbe": http_probe(path="/health", port="http", period_s=1, timeout_s=1, failures=2),
         # A restart loses every request and the KV cache: only for one that has not answered for a minute.
-        "livenessProbe": http_probe(path="/health", port="http", period_s=10, timeout_s=5, failures=6),
+        "livenessProbe": liveness(path="/health", port="http", failures=6, stop_s=SETTLE_S[spec.router.type] + STOP_S),
         "lifecycle": sleep_before_stop(SETTLE_S[spec.router.type]),
         "volumeMounts": mounts(spec),
     }

@@ -180,6 +180,18 @@ def test_a_worker_that_hangs_is_not_ready_within_three_seconds_and_not_restarted
     assert start["periodSeconds"] * start["failureThreshold"] >= 1800
 
 
+@pytest.mark.parametrize("name", SPECS)
+def test_what_does_not_answer_is_not_given_the_time_of_a_long_request_to_end(name: str) -> None:
+    for item in render(spec_of(name)):
+        if item["kind"] != "Deployment":
+            continue
+        pod = item["spec"]["template"]["spec"]
+        for container in [*pod["containers"], *pod.get("initContainers", [])]:
+            if "livenessProbe" in container:
+                settle_s = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
+                assert settle_s < container["livenessProbe"]["terminationGracePeriodSeconds"] <= 30
+
+
 def test_vllm_writes_only_where_it_may() -> None:
     pod = pod_of(render(spec_of("minimal")), "chat-decode")
     worker = container_of(pod, "worker")
