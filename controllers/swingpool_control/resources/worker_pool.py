@@ -50,6 +50,8 @@ def children(owner: Owner, spec: InferenceClusterSpec, pool: Pool, settings: Ren
         "spec": {
             "selector": {"matchLabels": selector},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            # Routers know a new worker before a rollout takes an old one from them.
+            "minReadySeconds": SETTLE_S[spec.router.type],
             "progressDeadlineSeconds": STARTUP_BUDGET_S[spec.engine.type] + 300,
             "revisionHistoryLimit": 3,
             "template": pod_template.merge(
