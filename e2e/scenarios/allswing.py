@@ -11,7 +11,7 @@ from e2e.system.waiting import wait_until
 from swingpool_control import names
 
 _NAMESPACE, _CLUSTER = "e2e-swing", "swing"
-_MANIFEST = """
+MANIFEST = """
 apiVersion: swingpool.dev/v1alpha1
 kind: InferenceCluster
 metadata: {name: swing}
@@ -32,7 +32,7 @@ def all_swing(stage: Stage) -> Facts:
     system = stage.system
     system.fresh_namespace(_NAMESPACE)
     try:
-        stage.apply(_MANIFEST, namespace=_NAMESPACE)
+        stage.apply(MANIFEST, namespace=_NAMESPACE)
         system.wait_ready(_NAMESPACE, _CLUSTER)
         url = wait_serving(system, _NAMESPACE, _CLUSTER)
         wait_until(

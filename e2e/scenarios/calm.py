@@ -13,6 +13,8 @@ from swingpool_control import names
 
 _SETTLE_S, _QUIET_S, _QUIET_QUICK_S = 10.0, 60.0, 20.0
 _GONE_S = 90.0
+_NOT_OURS = ("events", "events.events.k8s.io", "endpoints")
+"""Kinds that Kubernetes itself writes and clears away: endpoints follow their Service."""
 
 
 def quiet(stage: Stage) -> Facts:
@@ -84,7 +86,7 @@ def _left(stage: Stage) -> list[str]:
     """Return every object in the namespace that Kubernetes itself did not put there."""
     cluster = stage.system.cluster
     found = cluster.kubectl("api-resources", "--verbs=list", "--namespaced", "-o", "name").stdout.split()
-    kinds = [kind for kind in found if not kind.startswith(("events", "endpoints"))]
+    kinds = [kind for kind in found if kind not in _NOT_OURS]
     listed = stage.kubectl("get", ",".join(kinds), "-o", "name", "--ignore-not-found").split()
     return [name for name in listed if name not in ("configmap/kube-root-ca.crt", "serviceaccount/default")]
 

@@ -1,0 +1,58 @@
+"""What the documentation and the samples say must be so: resources are valid, links lead somewhere."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.scenarios import allswing
+from swingpool_control import names
+from swingpool_control.api.v1alpha1 import InferenceClusterSpec
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("charts/**/*.md")])
+SAMPLES = sorted([*ROOT.glob("e2e/**/*.yaml"), *ROOT.glob("manifests/samples/**/*.yaml")])
+
+
+def _id(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def _clusters(text: str) -> Iterator[dict[str, Any]]:
+    for document in yaml.safe_load_all(text):
+        if isinstance(document, dict) and document.get("kind") == names.KIND:
+            yield document
+
+
+def _blocks(page: Path) -> list[str]:
+    return re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if names.KIND in page.read_text()], ids=_id)
+def test_resources_in_pages_are_valid(page: Path) -> None:
+    for block in _blocks(page):
+        for found in _clusters(block):
+            assert found["apiVersion"] == f"{names.GROUP}/{names.VERSION}"
+            InferenceClusterSpec.model_validate(found["spec"])
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=_id)
+def test_samples_are_valid(sample: Path) -> None:
+    for found in _clusters(sample.read_text()):
+        InferenceClusterSpec.model_validate(found["spec"])
+
+
+def test_the_demo_and_the_scenarios_have_their_resources() -> None:
+    texts = [(ROOT / path).read_text() for path in ("e2e/demo/sample.yaml", "e2e/scenarios/baseline.yaml")]
+    for text in (*texts, allswing.MANIFEST):
+        assert len(list(_clusters(text))) == 1
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_id)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        if not target.startswith(("http://", "https://")):
+            assert (page.parent / target).exists(), f"{_id(page)} links to {target}"
