@@ -1,0 +1,47 @@
+"""Errors of Envoy's own, worded like the API's: a client needs one way to read errors, whoever they come from."""
+
+from swingpool_control.resources.envoy_settings import BUFFER_LIMIT_BYTES, Config
+
+_NO_PATH = "there is no such path; the API lives under /v1"
+_LOCAL_ERRORS: tuple[tuple[tuple[str, ...], int, str], ...] = (
+    (("UH", "UF", "UC", "UR", "URX", "LH", "UO", "OM"), 503, "no worker could serve the request"),
+    (("UT", "SI", "DT", "UMSDR"), 504, "the request took longer than the router waits"),
+    (("UPE",), 502, "a worker's answer was no valid HTTP"),
+    (("DPE", "IH"), 400, "the request is no valid HTTP"),
+)
+"""Envoy's response flags, the status that clients get, and what it means to them."""
+
+
+def local_replies() -> Config:
+    """Errors of Envoy's own read like the API's. What the picker answers is one already and stays as it is."""
+    outside = {"header_filter": {"header": {"name": ":path", "string_match": {"prefix": "/v1/"}, "invert_match": True}}}
+    mappers = [
+        _mapper({"and_filter": {"filters": [_status_is(404), outside]}}, 404, _NO_PATH),
+        _mapper(_status_is(413), 413, f"the body is larger than {BUFFER_LIMIT_BYTES} bytes"),
+    ]
+    for flags, status, message in _LOCAL_ERRORS:
+        mappers.append(_mapper({"response_flag_filter": {"flags": list(flags)}}, status, message))
+    return {"mappers": mappers}
+
+
+def _mapper(when: Config, status: int, message: str) -> Config:
+    return {
+        "filter": when,
+        "status_code": status,
+        "body_format_override": {
+            "content_type": "application/json",
+            "json_format": {
+                "error": {
+                    "message": f"{message} (request %REQ(X-REQUEST-ID)%)",
+                    "type": "server_error" if status >= 500 else "invalid_request_error",
+                    "param": None,
+                    "code": status,
+                }
+            },
+        },
+    }
+
+
+def _status_is(status: int) -> Config:
+    value = {"default_value": status, "runtime_key": f"swingpool.status_{status}"}
+    return {"status_code_filter": {"comparison": {"op": "EQ", "value": value}}}

@@ -1,0 +1,211 @@
+"""How Envoy treats an HTTP request: what it strips, asks the picker, routes, retries and tells in the access log."""
+
+from swingpool_control import names
+from swingpool_control.resources.envoy_errors import local_replies
+from swingpool_control.resources.envoy_settings import (
+    ACCESS_LOG,
+    BUFFER_LIMIT_BYTES,
+    DECISION_PATHS,
+    HEALTH_PATH,
+    TAG_FIRST_BODY_US,
+    TYPE,
+    WORKERS_CLUSTER,
+    Config,
+    picker_service,
+    seconds,
+)
+
+PREFILL_TIMEOUT_S = 600
+STREAM_IDLE_TIMEOUT_S = 3600
+HOSTILE_HEADERS = (
+    names.HEADER_DESTINATION,
+    "x-prefiller-host-port",
+    "x-encoder-hosts-ports",
+    "x-data-parallel-host-port",
+    "x-data-parallel-rank",
+    "x-kv-cache-source-host-port",
+    "x-envoy-retry-on",
+    "x-envoy-max-retries",
+    "x-envoy-retriable-status-codes",
+    "x-envoy-retriable-header-names",
+    "x-envoy-upstream-rq-timeout-ms",
+    "x-envoy-upstream-rq-per-try-timeout-ms",
+    "x-envoy-hedge-on-per-try-timeout",
+    "x-envoy-original-path",
+    "x-envoy-original-dst-host",
+    "x-envoy-decorator-operation",
+)
+"""Headers by which a client could choose a host or bend a retry: taken off before anything reads them."""
+
+
+def connection_manager() -> Config:
+    """Return the HTTP connection manager's configuration."""
+    return {
+        "@type": f"{TYPE}.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": "router",
+        "codec_type": "AUTO",
+        "use_remote_address": True,
+        "normalize_path": True,
+        "merge_slashes": True,
+        "preserve_external_request_id": True,
+        "always_set_request_id_in_response": True,
+        "server_header_transformation": "PASS_THROUGH",
+        "common_http_protocol_options": {"idle_timeout": "300s"},
+        "request_headers_timeout": "15s",
+        "stream_idle_timeout": seconds(STREAM_IDLE_TIMEOUT_S),
+        "drain_timeout": "5s",
+        "access_log": [_access_log()],
+        # The first tokens of a long answer are told soon, not when it ends.
+        "access_log_options": {"access_log_flush_interval": "0.5s"},
+        "early_header_mutation_extensions": [_strip_hostile_headers()],
+        "http_filters": [_health_filter(), _ext_proc_filter(), _router_filter()],
+        "local_reply_config": local_replies(),
+        "route_config": {
+            "name": "router",
+            "virtual_hosts": [
+                {
+                    "name": "router",
+                    "domains": ["*"],
+                    "request_body_buffer_limit": BUFFER_LIMIT_BYTES,
+                    "include_attempt_count_in_response": False,
+                    "retry_policy": _retry_policy(),
+                    "routes": _routes(),
+                }
+            ],
+        },
+    }
+
+
+def _strip_hostile_headers() -> Config:
+    return {
+        "name": "envoy.http.early_header_mutation.header_mutation",
+        "typed_config": {
+            "@type": f"{TYPE}.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation",
+            "mutations": [{"remove": header} for header in HOSTILE_HEADERS],
+        },
+    }
+
+
+def _access_log() -> Config:
+    return {
+        "name": "envoy.access_loggers.http_grpc",
+        "filter": {
+            "header_filter": {"header": {"name": ":path", "string_match": {"prefix": "/v1/"}}},
+        },
+        "typed_config": {
+            "@type": f"{TYPE}.extensions.access_loggers.grpc.v3.HttpGrpcAccessLogConfig",
+            "common_config": {
+                "log_name": ACCESS_LOG,
+                "transport_api_version": "V3",
+                "grpc_service": picker_service(10),
+                "buffer_flush_interval": "0.1s",
+                "custom_tags": [
+                    {"tag": TAG_FIRST_BODY_US, "value": "%COMMON_DURATION(DS_RX_BEG:US_RX_BODY_BEG:us)%"},
+                ],
+            },
+        },
+    }
+
+
+def _health_filter() -> Config:
+    return {
+        "name": "envoy.filters.http.health_check",
+        "typed_config": {
+            "@type": f"{TYPE}.extensions.filters.http.health_check.v3.HealthCheck",
+            "pass_through_mode": False,
+            "headers": [{"name": ":path", "string_match": {"exact": HEALTH_PATH}}],
+        },
+    }
+
+
+def _ext_proc_filter() -> Config:
+    return {
+        "name": "envoy.filters.http.ext_proc",
+        "typed_config": {
+            "@type": f"{TYPE}.extensions.filters.http.ext_proc.v3.ExternalProcessor",
+            "grpc_service": picker_service(PREFILL_TIMEOUT_S),
+            "message_timeout": seconds(PREFILL_TIMEOUT_S),
+            "failure_mode_allow": True,
+            "processing_mode": _processing_mode("BUFFERED"),
+        },
+    }
+
+
+def _processing_mode(body: str) -> Config:
+    return {
+        "request_header_mode": "SEND",
+        "request_body_mode": body,
+        "response_header_mode": "SKIP",
+        "response_body_mode": "NONE",
+        "request_trailer_mode": "SKIP",
+        "response_trailer_mode": "SKIP",
+    }
+
+
+def _per_route_ext_proc(override: Config) -> Config:
+    return {
+        "envoy.filters.http.ext_proc": {"@type": f"{TYPE}.extensions.filters.http.ext_proc.v3.ExtProcPerRoute"}
+        | override
+    }
+
+
+def _router_filter() -> Config:
+    return {
+        "name": "envoy.filters.http.router",
+        "typed_config": {
+            "@type": f"{TYPE}.extensions.filters.http.router.v3.Router",
+            "suppress_envoy_headers": True,
+        },
+    }
+
+
+def _routes() -> list[Config]:
+    to_workers = {
+        "cluster": WORKERS_CLUSTER,
+        "timeout": "0s",
+        "idle_timeout": seconds(STREAM_IDLE_TIMEOUT_S),
+        "max_stream_duration": {"max_stream_duration": "0s"},
+    }
+    decided = [
+        {
+            "name": path,
+            "match": {
+                "path": path,
+                "headers": [{"name": ":method", "string_match": {"exact": "POST"}}],
+            },
+            "route": to_workers,
+        }
+        for path in DECISION_PATHS
+    ]
+    passed = {
+        "name": "v1",
+        "match": {"prefix": "/v1/"},
+        "route": to_workers,
+        "typed_per_filter_config": _per_route_ext_proc({"overrides": {"processing_mode": _processing_mode("NONE")}}),
+    }
+    unknown = {
+        "name": "unknown",
+        "match": {"prefix": "/"},
+        "direct_response": {"status": 404},
+        "typed_per_filter_config": _per_route_ext_proc({"disabled": True}),
+    }
+    return [*decided, passed, unknown]
+
+
+def _retry_policy() -> Config:
+    """Retry on another worker as long as nothing of an answer has come: Envoy never retries after that."""
+    return {
+        "retry_on": "connect-failure,refused-stream,reset,retriable-status-codes",
+        "retriable_status_codes": [503],
+        "num_retries": 3,
+        "retry_host_predicate": [
+            {
+                "name": "envoy.retry_host_predicates.previous_hosts",
+                "typed_config": {
+                    "@type": f"{TYPE}.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate",
+                },
+            }
+        ],
+        "host_selection_retry_max_attempts": 5,
+        "retry_back_off": {"base_interval": "0.01s", "max_interval": "0.1s"},
+    }

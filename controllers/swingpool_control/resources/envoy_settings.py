@@ -1,0 +1,53 @@
+"""What the parts of Envoy's configuration share: where it listens, whom it talks to, and names that others read too."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from swingpool_control import names
+
+Config = dict[str, Any]
+
+WORKERS_CLUSTER = "workers"
+PICKER_CLUSTER = "picker"
+ACCESS_LOG = "swingpool"
+EDS_DIRECTORY = "/run/swingpool"
+EDS_FILE = f"{EDS_DIRECTORY}/eds.json"
+HEALTH_PATH = "/healthz"
+DECISION_PATHS = ("/v1/completions", "/v1/chat/completions")
+"""Where the picker reads the body and runs a prefill leg; other paths under /v1 only get a worker."""
+
+TAG_FIRST_BODY_US = "first_body_us"
+"""Access-log tag: microseconds from the request's first byte to the first byte of the worker's body, `-` before it."""
+
+BUFFER_LIMIT_BYTES = 64 * 1024 * 1024
+"""Largest body: it is kept whole, for the picker and for retries."""
+
+TYPE = "type.googleapis.com/envoy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvoySettings:
+    """Where Envoy listens and whom it talks to; the defaults are those of the router pod."""
+
+    node_id: str = "router"
+    """Names this Envoy in its own logs; xDS demands one."""
+    listen_address: str = "0.0.0.0"  # noqa: S104 - the router's Service reaches it here
+    listen_port: int = names.PORT_ROUTER
+    picker_port: int = names.PORT_PICKER_GRPC
+    admin_port: int = names.PORT_ENVOY_ADMIN
+    eds_file: str = EDS_FILE
+
+
+def address(host: str, port: int) -> Config:
+    """Return a socket address."""
+    return {"socket_address": {"address": host, "port_value": port}}
+
+
+def seconds(value: float) -> str:
+    """Return a duration as Envoy reads it."""
+    return f"{value:g}s"
+
+
+def picker_service(timeout_s: float) -> Config:
+    """Return a gRPC service of the picker's."""
+    return {"envoy_grpc": {"cluster_name": PICKER_CLUSTER}, "timeout": seconds(timeout_s)}
