@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -87,8 +88,9 @@ def test_coefficients_are_refused_by_name(name: str, value: float) -> None:
     ],
 )
 def test_sizes_and_rates_are_refused_by_name(name: str, value: float) -> None:
+    changes: dict[str, Any] = {name: value}
     with pytest.raises(ValueError, match=name):
-        replace(MODELS[0], **{name: value})
+        replace(MODELS[0], **changes)
 
 
 def test_nothing_in_no_time_is_refused() -> None:

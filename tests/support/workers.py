@@ -1,0 +1,140 @@
+"""Simulated workers as real processes on free loopback ports, for tests that need something to talk to."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+START_TIMEOUT_S = 60.0
+END_TIMEOUT_S = 30.0
+MODEL = "simulated/test"
+
+
+def free_port() -> int:
+    """Return a loopback port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class WorkerProcess:
+    """A `swingpool worker` that is started and ended by a `with` block.
+
+    Args:
+        arguments: further arguments.
+        policy: kv_load_failure_policy.
+        lease_s: kv_lease_duration.
+        speedup: how much faster than the demo profile.
+    """
+
+    def __init__(
+        self, *arguments: str, policy: str = "fail", lease_s: float = 30.0, speedup: float = 4.0, wait: bool = True
+    ) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._wait = wait
+        config = {
+            "kv_connector": "NixlConnector",
+            "kv_role": "kv_both",
+            "kv_load_failure_policy": policy,
+            "kv_connector_extra_config": {"kv_lease_duration": lease_s},
+        }
+        self._command = [
+            *(
+                sys.executable,
+                "-c",
+                "from swingpool.cli.main import main; main()",
+                "worker",
+                "--served-model-name",
+                MODEL,
+                "--host",
+            ),
+            *("127.0.0.1", "--port", str(self.port), "--speedup", str(speedup), "--profile", "demo"),
+            *("--kv-transfer-config", json.dumps(config), *arguments),
+        ]
+        self._environment = os.environ | {
+            "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
+            "VLLM_NIXL_SIDE_CHANNEL_PORT": str(free_port()),
+            "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "60",
+        }
+        self.process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> "WorkerProcess":
+        """Start it, and wait until it is ready unless told otherwise."""
+        self.process = subprocess.Popen(self._command, env=self._environment, stderr=subprocess.PIPE, text=True)
+        if self._wait:
+            self.await_health(200)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Kill it if it still runs."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(END_TIMEOUT_S)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+
+    def await_health(self, status: int) -> None:
+        """Wait until /health answers with a status.
+
+        Raises:
+            AssertionError: it ended, or did not answer so in time.
+        """
+        assert self.process is not None
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline_s:
+            assert self.process.poll() is None, f"the worker ended with {self.process.returncode}"
+            if self.health() == status:
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"/health did not answer {status} within {START_TIMEOUT_S} s")
+
+    def health(self, timeout_s: float = 2.0) -> int | None:
+        """Return the status of /health, or None if nobody answers."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
+        try:
+            connection.request("GET", "/health")
+            return connection.getresponse().status
+        except OSError:
+            return None
+        finally:
+            connection.close()
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+
+    def end(self) -> int:
+        """Wait until it has ended; return its exit code."""
+        assert self.process is not None
+        return self.process.wait(END_TIMEOUT_S)
+
+    def errors(self) -> str:
+        """Return what it wrote, once it has ended."""
+        assert self.process is not None
+        assert self.process.stderr is not None
+        return self.process.stderr.read()
+
+
+def kv_params_of_prefill() -> Mapping[str, Any]:
+    """Return what a prefill leg carries."""
+    return {
+        "do_remote_decode": True,
+        "do_remote_prefill": False,
+        "remote_engine_id": None,
+        "remote_block_ids": None,
+        "remote_host": None,
+        "remote_port": None,
+    }
