@@ -121,7 +121,16 @@ class TerminalView:
         moment = watch.moments[-1]
         head = Group(self._progress(moment), Text(""), self._counts(moment))
         return Panel(
-            Group(head, Text(""), _workers(moment), Text(""), self._latencies(watch), Text(""), _flips(watch)),
+            Group(
+                head,
+                Text(""),
+                _pools(moment),
+                _workers(moment),
+                Text(""),
+                self._latencies(watch),
+                Text(""),
+                _flips(watch),
+            ),
             title=f"[bold]{self._title}[/bold]",
             subtitle=Text(moment.ready, overflow="ellipsis", no_wrap=True),
             border_style="grey50",
@@ -189,6 +198,13 @@ def describe(flip: Flip) -> str:
 
 def _value(load: dict[str, dict[str, float | None]], objective: Objective) -> float | None:
     return (load.get(f"{objective.metric}_s") or {}).get(objective.percentile)
+
+
+def _pools(moment: Moment) -> Text:
+    line = Text(no_wrap=True, overflow="ellipsis")
+    for pool in moment.pools:
+        line.append(f"{pool['name']} ", "grey62").append(f"{pool['ready']}/{pool['desired']} ready    ")
+    return line
 
 
 def _workers(moment: Moment) -> Table:

@@ -42,6 +42,9 @@ FLIPS = [
 ]
 
 
+POOLS: tuple[dict[str, Any], ...] = ({"name": "swing", "ready": 2, "desired": 2},)
+
+
 def _records() -> list[Record]:
     rng = random.Random(5)
     found = []
@@ -73,7 +76,7 @@ def _moments() -> list[moments.Moment]:
         workers.append(_worker("chat-decode-9f-yyyyy", "decode", "decode"))
         load = {"ttft_s": {"p95": 0.4}, "itl_s": {"p95": None}, "phase": "prompts", "succeeded": second}
         found.append(
-            moments.Moment(now_s=float(second), workers=tuple(workers), pools=(), ready="Ready: yes", load=load)
+            moments.Moment(now_s=float(second), workers=tuple(workers), pools=POOLS, ready="Ready: yes", load=load)
         )
     return found
 
@@ -192,6 +195,6 @@ def test_views_show_flips_and_latencies(tmp_path: Path) -> None:
     assert "TTFT p95 400 ms of 1.00 s" in plain
     with live.TerminalView(console, OBJECTIVES, story.phases(), "demo") as drawn:
         drawn.show(seen)
-    assert "swing" in text.getvalue()
+    assert "swing 2/2 ready" in text.getvalue()
     report.show(_outcome(), console)
     assert "What must hold" in text.getvalue()
