@@ -16,6 +16,7 @@ from e2e.load.background import Load
 from e2e.load.record import Record
 from e2e.system.install import ROOT, System
 from e2e.system.router import wait_serving
+from e2e.system.waiting import steadily
 
 OUT = ROOT / "build" / "demo"
 LOOK_S = 1.0
@@ -42,8 +43,8 @@ def demo(system: System, console: Console, say: Callable[[str], None]) -> bool:
     )
     system.wait_ready(story.NAMESPACE, story.CLUSTER)
     url = wait_serving(system, story.NAMESPACE, story.CLUSTER)
-    spec = system.kube.inference_cluster(namespace=story.NAMESPACE, name=story.CLUSTER)["spec"]
-    asked = objectives(spec)
+    found = steadily(lambda: system.kube.inference_cluster(namespace=story.NAMESPACE, name=story.CLUSTER))
+    asked = objectives(found["spec"])
     say(f"serving at {url}; sending {len(story.phases())} phases of load, {story.plan(url).seconds:.0f} s in all")
     seen = _load(system, url, asked, console)
     outcome = Outcome(
@@ -51,7 +52,7 @@ def demo(system: System, console: Console, say: Callable[[str], None]) -> bool:
         provider=system.cluster.name,
         records=seen.records,
         flips=seen.watch.flips_in_order(),
-        restarts=system.restarts() + seen.lost_workers,
+        restarts=steadily(system.restarts) + seen.lost_workers,
         objectives=asked,
     )
     write(outcome, OUT / "report.json")
@@ -66,7 +67,7 @@ def demo(system: System, console: Console, say: Callable[[str], None]) -> bool:
 
 
 def _load(system: System, url: str, asked: tuple[Objective, ...], console: Console) -> Shown:
-    before = {pod.uid for pod in system.kube.workers(namespace=story.NAMESPACE, cluster=story.CLUSTER)}
+    before = _workers(system)
     with Load(story.plan(url), OUT / "load") as load:
         watch = Watch(kube=system.kube, namespace=story.NAMESPACE, cluster=story.CLUSTER, load=load)
         with _view(console, asked, system) as view:
@@ -76,8 +77,13 @@ def _load(system: System, url: str, asked: tuple[Objective, ...], console: Conso
             while time.monotonic() < end and _unfinished(watch.flips_in_order()):
                 _look(watch, view)
         records = load.wait()
-    after = {pod.uid for pod in system.kube.workers(namespace=story.NAMESPACE, cluster=story.CLUSTER)}
-    return Shown(records, watch, lost_workers=len(before - after))
+    return Shown(records, watch, lost_workers=len(before - _workers(system)))
+
+
+def _workers(system: System) -> set[str]:
+    """Return the uids of the workers."""
+    found = steadily(lambda: system.kube.workers(namespace=story.NAMESPACE, cluster=story.CLUSTER))
+    return {pod.uid for pod in found}
 
 
 def _look(watch: Watch, view: View) -> None:

@@ -50,3 +50,8 @@ def wait_for(what: str, look: Callable[[], T | None], *, limit_s: float, every_s
     found = wait_until(what, look, bool, limit_s=limit_s, every_s=every_s)
     assert found is not None
     return found
+
+
+def steadily(look: Callable[[], T], *, limit_s: float = 30.0) -> T:
+    """Return the first look that no error of transport spoils: a busy machine may keep an API server waiting."""
+    return wait_until("an answer", look, lambda found: True, limit_s=limit_s)
