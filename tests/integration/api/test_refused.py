@@ -1,10 +1,14 @@
 """Bad InferenceClusters, each refused by the real API server with the field's path and the remedy."""
 
+from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
 
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
+from swingpool_control.api import crd
+from swingpool_control.api.rules import VALIDATIONS
 from tests.support.inference_clusters import Refusal, changed, create, smallest
 
 pytestmark = pytest.mark.integration
@@ -57,6 +61,12 @@ SPEC = [
     case("max-length-zero", "spec.model.maxLength", "greater than or equal to 1", spec__model__maxLength=0),
     case("profile-from-nowhere", "spec.profile", "exactly one of builtIn and configMap", spec__profile={}),
     case(
+        "profile-key-with-slash",
+        "spec.profile.configMap.key",
+        "must be a ConfigMap's key",
+        spec__profile={"configMap": {"name": "x", "key": "a/b"}},
+    ),
+    case(
         "profile-from-two-places",
         "spec.profile",
         "exactly one of builtIn and configMap",
@@ -72,11 +82,14 @@ OBJECTIVES = [
     case("without-unit", "spec.objectives.ttft.p95", "units are h, m, s and ms", spec__objectives__ttft__p95="500"),
     case("number", "spec.objectives.ttft.p95", "must be of type string", spec__objectives__ttft__p95=500),
     case("too-long", "spec.objectives.ttft.p95", "at most 24h", spec__objectives__ttft__p95="25h"),
-    case(
-        "percentiles-out-of-order",
-        "spec.objectives.ttft.p99",
-        "raise p99 or lower p50",
-        spec__objectives__ttft={"p50": "2s", "p99": "1s"},
+    *(
+        case(
+            f"{upper}-under-{lower}",
+            f"spec.objectives.ttft.{upper}",
+            f"raise {upper} or lower {lower}",
+            spec__objectives__ttft={lower: "2s", upper: "1s"},
+        )
+        for lower, upper in combinations(("p50", "p90", "p95", "p99"), 2)
     ),
 ]
 
@@ -233,6 +246,18 @@ CLUSTER = [
         spec__engine__simulated={"speedup": "10"},
     ),
     case(
+        "pull-secret-with-space",
+        "spec.engine.imagePullSecrets[0]",
+        "must be an object's name",
+        spec__engine__imagePullSecrets=["my secret"],
+    ),
+    case(
+        "speedup-as-words",
+        "spec.engine.simulated.speedup",
+        "must be a factor",
+        spec__engine={"type": "Simulated", "simulated": {"speedup": "10x"}},
+    ),
+    case(
         "speedup-zero",
         "spec.engine.simulated.speedup",
         "more than zero",
@@ -258,6 +283,12 @@ CLUSTER = [
         "spec.scaling.budgets.accelerators[1]",
         "Duplicate value",
         spec__scaling__budgets__accelerators=[{"product": "*", "max": 8}, {"product": "*", "max": 9}],
+    ),
+    case(
+        "budget-for-a-phrase",
+        "spec.scaling.budgets.accelerators[0].product",
+        "must be a product as pools name it",
+        spec__scaling__budgets__accelerators=[{"product": "all GPUs", "max": 8}],
     ),
     case(
         "budget-below-the-fewest-workers",
@@ -288,10 +319,10 @@ CLUSTER = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("changes", "field", "words"),
-    NAMES + SPEC + OBJECTIVES + POOLS + ARGUMENTS + POD_TEMPLATES + CLUSTER,
-)
+CASES = NAMES + SPEC + OBJECTIVES + POOLS + ARGUMENTS + POD_TEMPLATES + CLUSTER
+
+
+@pytest.mark.parametrize(("changes", "field", "words"), CASES)
 def test_bad_resource_is_refused_with_field_and_remedy(
     plane: ControlPlane, changes: dict[str, Any], field: str, words: str
 ) -> None:
@@ -299,6 +330,21 @@ def test_bad_resource_is_refused_with_field_and_remedy(
     assert isinstance(refusal, Refusal), "accepted"
     assert refusal.code == 422
     assert refusal.says(field, words), refusal.causes
+
+
+def test_every_rule_has_a_bad_resource_that_it_refuses() -> None:
+    def messages(schema: dict[str, Any]) -> Iterator[str]:
+        yield from (rule["message"] for rule in schema.get(VALIDATIONS, []) if "message" in rule)
+        for child in schema.get("properties", {}).values():
+            yield from messages(child)
+        for keyword in ("items", "additionalProperties"):
+            if keyword in schema:
+                yield from messages(schema[keyword])
+
+    version = crd.definition()["spec"]["versions"][0]
+    told = {message for message in messages(version["schema"]["openAPIV3Schema"]) if "cannot be changed" not in message}
+    expected = {words for _, _, words in (each.values for each in CASES)}
+    assert {message for message in told if not any(words in message for words in expected)} == set()
 
 
 @pytest.mark.parametrize(
