@@ -172,7 +172,7 @@ def _elsewhere(program: str) -> Path | None:
 
 @lru_cache
 def _fits(program: str, path: Path) -> bool:
-    """Whether a program that we did not build serves: Kubernetes of our minor; etcd 3.5, Helm 3.14, kind 0.27 or newer."""
+    """Whether a program that we did not build serves: Kubernetes of our minor, etcd 3.5+, Helm 3.14+, kind 0.27+."""
     arguments = ["version", "--short"] if program == "helm" else ["--version"]
     try:
         answer = subprocess.run([path, *arguments], capture_output=True, text=True, check=False, timeout=20)

@@ -97,7 +97,7 @@ class ControlPlane:
         return self._credentials.kubeconfig(user)
 
     def start(self, progress: Progress = silent) -> None:
-        """Start everything anew in the directory and wait until it is ready. Raises ClusterError if it is not."""
+        """Start everything anew in the directory and wait for the API server. Raises ClusterError if that fails."""
         programs = binaries(
             *CONTROL_PLANE, *(["kube-scheduler"] if self._settings.scheduler else []), progress=progress
         )
@@ -110,9 +110,11 @@ class ControlPlane:
         self._processes.start(kcm, self.controller_manager_command(programs[kcm]))
         if self._settings.scheduler:
             self._processes.start("kube-scheduler", self.scheduler_command(programs["kube-scheduler"]))
-        # The default ServiceAccount is the controller-manager's first work; pods are refused without it.
+
+    def wait_for_controllers(self) -> None:
+        """Wait until the controllers work: until there is a default ServiceAccount, without which pods are refused."""
         path = "/api/v1/namespaces/default/serviceaccounts/default"
-        self._processes.wait_ready(kcm, lambda: self._exists(path), timeout_s=60.0)
+        self._processes.wait_ready("kube-controller-manager", lambda: self._exists(path), timeout_s=60.0)
 
     def stop(self) -> None:
         """End every process; what they wrote stays."""
@@ -233,6 +235,7 @@ def on_loopback(progress: Progress = silent) -> Iterator[ControlPlane]:
     plane = ControlPlane(Settings(directory=directory, ports=Ports(**_free_ports()), prefix=_die_with_us()))
     try:
         plane.start(progress)
+        plane.wait_for_controllers()
         yield plane
     finally:
         plane.stop()

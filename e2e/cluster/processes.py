@@ -62,6 +62,10 @@ class Processes:
         records = sorted(self._directory.glob("*.pid"), key=lambda path: path.stat().st_mtime_ns)
         return [path.stem for path in records]
 
+    def all_run(self) -> bool:
+        """Whether every daemon on record runs."""
+        return all(self.pid(name) is not None for name in self.names())
+
     def pid(self, name: str) -> int | None:
         """Return a daemon's process id, or None if it does not run."""
         try:

@@ -17,6 +17,7 @@ from e2e.cluster.local.layout import CONTROL_PLANE_ADDRESS, DNS_ADDRESS, NODES, 
 from e2e.cluster.local.node import Node
 from e2e.cluster.local.services import Services
 from e2e.cluster.paths import lock, silent
+from e2e.cluster.processes import Processes
 
 _PROGRAMS = ("kubelet", "kube-proxy", "coredns")
 
@@ -41,13 +42,14 @@ class LocalCluster:
         )
         self._nodes = [Node(spec) for spec in NODES]
         self._services = Services()
+        self._processes = Processes(state())
         self._kubectl = tools.Kubectl(self._plane.kubeconfig, prefix=network.PREFIX)
         self._helm = tools.Helm(self._plane.kubeconfig, prefix=network.PREFIX)
 
     @property
     def running(self) -> bool:
-        """Whether the cluster is up and its API server answers."""
-        return network.HANDLE.exists() and self._plane.kubeconfig.exists() and self._plane.running
+        """Whether the cluster came up in full, its daemons run and its API server answers."""
+        return _complete().exists() and network.HANDLE.exists() and self._processes.all_run() and self._plane.running
 
     @property
     def kubeconfig(self) -> Path:
@@ -147,10 +149,15 @@ class LocalCluster:
         (RUN / "state").symlink_to(state())
         cgroups.create([spec.name for spec in NODES])
         network.create([CONTROL_PLANE_ADDRESS, DNS_ADDRESS, *(spec.address for spec in NODES)])
-        progress("starting the control plane")
-        self._plane.start(progress)
+        progress("starting the control plane and the container runtimes")
+        with ThreadPoolExecutor(1) as aside:
+            runtimes = aside.submit(_in_parallel, lambda node: node.start_runtime(pause_archive), self._nodes)
+            self._plane.start(progress)
+            runtimes.result()
         progress(f"starting the nodes {' and '.join(spec.name for spec in NODES)}")
-        _in_parallel(lambda node: self._start_node(node, programs["kubelet"], pause_archive), self._nodes)
+        for node in self._nodes:
+            kubeconfig = self._plane.kubeconfig_of(f"system:node:{node.spec.name}")
+            node.start_kubelet(programs["kubelet"], kubeconfig=kubeconfig, client_ca=self._plane.kubelet_client_ca)
         self._services.start_proxy(
             programs["kube-proxy"],
             kubeconfig=self._plane.kubeconfig_of("system:kube-proxy"),
@@ -160,12 +167,9 @@ class LocalCluster:
         self._services.start_dns(programs["coredns"], kubeconfig=dns_kubeconfig, api=self._plane.api)
         _in_parallel(lambda node: node.finish(self._plane.api), self._nodes)
         self._services.finish()
+        self._plane.wait_for_controllers()
+        _complete().touch()
         progress(f"Kubernetes {self.server_version()} is up: {', '.join(map(_describe, NODES))}")
-
-    def _start_node(self, node: Node, kubelet: Path, pause_archive: Path) -> None:
-        node.start_runtime(pause_archive)
-        kubeconfig = self._plane.kubeconfig_of(f"system:node:{node.spec.name}")
-        node.start_kubelet(kubelet, kubeconfig=kubeconfig, client_ca=self._plane.kubelet_client_ca)
 
     def _clear(self) -> None:
         """Remove every trace of a cluster, however it ended, but the caches."""
@@ -190,6 +194,11 @@ class LocalCluster:
 
 def _traces() -> bool:
     return RUN.exists() or network.HANDLE.exists() or state().exists() or cgroups.exist()
+
+
+def _complete() -> Path:
+    """Return the file that is there once a cluster came up in full; a crash may come before."""
+    return state() / "complete"
 
 
 def _copy_logs(directory: Path) -> None:
