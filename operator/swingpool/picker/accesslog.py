@@ -12,6 +12,7 @@ from envoy.service.accesslog.v3.als_pb2 import StreamAccessLogsMessage, StreamAc
 
 from swingpool.picker.requests import Generation, Generations
 from swingpool.picker.traffic import Traffic
+from swingpool_control.figures import Unknown
 from swingpool_control.resources.envoy import TAG_FIRST_BODY_US
 
 SERVICE = "envoy.service.accesslog.v3.AccessLogService"
@@ -81,7 +82,7 @@ class AccessLog:
     def _unstreamed(self, generation: Generation, handed_over_s: float) -> None:
         """Count a first token that no client saw apart: the prefill leg, then what first tokens take on the worker."""
         mean_s = generation.worker.mean_ttft_s
-        if isinstance(mean_s, float):
+        if not isinstance(mean_s, Unknown):
             self._traffic.first_token(handed_over_s + mean_s)
 
 

@@ -128,7 +128,7 @@ class Worker:
     def scraped(self, figures: WorkerFigures, *, now_unix_s: float) -> None:
         """Take over a scrape: what others sent, how long first tokens take, and signs of a first decode."""
         before, self.figures = self.figures, figures
-        if isinstance(figures.running, float) and isinstance(figures.waiting, float):
+        if not isinstance(figures.running, Unknown) and not isinstance(figures.waiting, Unknown):
             own = self.prefills_in_flight + self.decodes_in_flight
             self.others_in_flight = max(0, round(figures.running + figures.waiting) - own)
             self.touched()
@@ -137,8 +137,7 @@ class Worker:
             if growth.count > 0:
                 self.mean_ttft_s = growth.sum / growth.count
         # Answers that do not stream show nothing before they end, but their KV cache was fetched: only decodes do that.
-        moved, moved_before = figures.transferred_tokens, before.transferred_tokens
-        if self.sent_in_epoch and isinstance(moved, float) and isinstance(moved_before, float) and moved > moved_before:
+        if self.sent_in_epoch and _grew(before.transferred_tokens, figures.transferred_tokens):
             self._served(names.ROLE_DECODE, epoch=self.epoch, at_unix_s=now_unix_s)
 
     def _served(self, role: str, *, epoch: int, at_unix_s: float) -> None:
@@ -166,3 +165,7 @@ class Worker:
             kv_usage=self.figures.kv_usage,
             scraped_unix_s=self.figures.scraped_unix_s,
         )
+
+
+def _grew(before: Figure, now: Figure) -> bool:
+    return not isinstance(before, Unknown) and not isinstance(now, Unknown) and now > before

@@ -1,0 +1,260 @@
+"""What is in flight where, by placement, legs and the access log: nothing is counted twice, and nothing for ever."""
+
+import asyncio
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+from envoy.data.accesslog.v3.accesslog_pb2 import AccessLogType, HTTPAccessLogEntry
+
+from swingpool.picker import eds
+from swingpool.picker.accesslog import AccessLog
+from swingpool.picker.exposition import WorkerFigures
+from swingpool.picker.fleet import Fleet
+from swingpool.picker.members import Member
+from swingpool.picker.metrics import RouterMetrics
+from swingpool.picker.requests import Generations
+from swingpool.picker.traffic import Traffic
+from swingpool.picker.worker import Worker
+from swingpool_control.figures import Unknown
+from swingpool_control.resources.envoy import TAG_FIRST_BODY_US
+
+
+def member(name: str, role: str = "decode", **more: bool) -> Member:
+    return Member(pod=name, uid=name, address=f"{name}:8000", role=role, **more)
+
+
+class Picker:
+    """The parts of a picker that account."""
+
+    def __init__(self, *members: Member) -> None:
+        self.fleet = Fleet()
+        self.fleet.publish(members)
+        self.traffic = Traffic(RouterMetrics(), window_s=60)
+        self.generations = Generations(self.fleet)
+        self.fleet.on_membership(self.generations.forget_gone)
+        self.log = AccessLog(self.generations, self.traffic)
+
+    def worker(self, name: str) -> Worker:
+        worker = self.fleet.get(f"{name}:8000")
+        assert worker is not None
+        return worker
+
+    def send(self, request_id: str, name: str, *, stream: bool = True) -> None:
+        now = time.time()
+        self.generations.sent(request_id, self.worker(name), context_tokens=10, stream=stream, arrived_unix_s=now)
+
+    def logged(
+        self, request_id: str, name: str, *, status: int = 200, first_body_us: str = "-", end: bool = True
+    ) -> None:
+        entry = HTTPAccessLogEntry()
+        entry.request.request_id = request_id
+        entry.response.response_code.value = status
+        common = entry.common_properties
+        common.access_log_type = AccessLogType.DownstreamEnd if end else AccessLogType.DownstreamPeriodic
+        common.custom_tags[TAG_FIRST_BODY_US] = first_body_us
+        common.upstream_request_attempt_count = 1
+        if name:
+            common.upstream_remote_address.socket_address.address = name
+            common.upstream_remote_address.socket_address.port_value = 8000
+        self.log.entry(entry)
+
+    def in_flight(self) -> dict[str, tuple[int, int]]:
+        return {w.member.pod: (w.decodes_in_flight, w.decode_context_tokens) for w in self.fleet.workers()}
+
+
+def known(worker: Worker) -> float:
+    assert isinstance(worker.first_served_unix_s, float)
+    return worker.first_served_unix_s
+
+
+async def test_a_request_counts_where_it_is_until_it_ends() -> None:
+    picker = Picker(member("a"), member("b"))
+    picker.send("1", "a")
+    picker.logged("1", "a", first_body_us="250000", end=False)
+    assert picker.in_flight() == {"a": (1, 10), "b": (0, 0)}
+    assert picker.traffic.ttft_s.recent(now_s=time.monotonic()) == [0.25]
+    picker.logged("1", "a", first_body_us="250000")
+    assert picker.in_flight() == {"a": (0, 0), "b": (0, 0)}
+    assert picker.worker("a").decodes_served == 1
+    assert len(picker.traffic.ttft_s.recent(now_s=time.monotonic())) == 1
+
+
+async def test_a_retried_request_moves() -> None:
+    picker = Picker(member("a"), member("b"))
+    picker.send("1", "a")
+    picker.logged("1", "b", end=False)
+    assert picker.in_flight() == {"a": (0, 0), "b": (1, 10)}
+    picker.logged("1", "b")
+    assert (picker.worker("a").decodes_served, picker.worker("b").decodes_served) == (0, 1)
+
+
+async def test_one_id_used_twice_at_a_time() -> None:
+    picker = Picker(member("a"), member("b"))
+    picker.send("same", "a")
+    picker.send("same", "b")
+    picker.logged("same", "b")
+    assert picker.in_flight() == {"a": (1, 10), "b": (0, 0)}
+    picker.logged("same", "a")
+    assert picker.in_flight() == {"a": (0, 0), "b": (0, 0)}
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_counts_come_back_to_zero_whatever_happens(seed: int) -> None:
+    chance = random.Random(seed)
+    picker = Picker(member("a"), member("b"), member("c"))
+    under_way: list[tuple[str, str]] = []
+    for step in range(300):
+        if under_way and chance.random() < 0.5:
+            request_id, name = under_way.pop(chance.randrange(len(under_way)))
+            picker.logged(request_id, chance.choice(["a", "b", "c", "", name]), status=chance.choice([200, 503]))
+        else:
+            request_id, name = str(step), chance.choice("abc")
+            picker.send(request_id, name)
+            under_way.append((request_id, name))
+        if chance.random() < 0.1:
+            picker.fleet.publish([member(n, chance.choice(["prefill", "decode", "draining"])) for n in "abc"])
+    for request_id, name in under_way:
+        picker.logged(request_id, name)
+        picker.logged(request_id, name)
+    assert set(picker.in_flight().values()) == {(0, 0)}
+
+
+def figures(running: float, transferred: float, at: float) -> WorkerFigures:
+    return WorkerFigures(running=running, waiting=0.0, kv_usage=0.1, scraped_unix_s=at, transferred_tokens=transferred)
+
+
+async def test_requests_whose_end_was_never_told_are_forgotten() -> None:
+    picker = Picker(member("a"))
+    picker.send("lost", "a")
+    picker.generations.reconcile(picker.worker("a"), now_unix_s=time.time())
+    assert picker.in_flight() == {"a": (1, 10)}, "it may be on its way"
+    picker.generations.reconcile(picker.worker("a"), now_unix_s=time.time() + 10)
+    assert picker.in_flight() == {"a": (0, 0)}
+    picker.logged("lost", "a")
+    assert picker.in_flight() == {"a": (0, 0)}
+
+
+async def test_only_what_was_sent_in_the_new_role_shows_it() -> None:
+    picker = Picker(member("a", "decode"))
+    picker.send("old", "a")
+    picker.fleet.publish([member("a", "prefill")])
+    picker.fleet.publish([member("a", "decode")])
+    picker.logged("old", "a", first_body_us="1000")
+    assert isinstance(picker.worker("a").first_served_unix_s, Unknown)
+    picker.send("new", "a")
+    picker.logged("new", "a", first_body_us="1000", status=500)
+    assert isinstance(picker.worker("a").first_served_unix_s, Unknown), "an error shows nothing"
+    picker.send("newer", "a")
+    picker.logged("newer", "a", first_body_us="1000", end=False)
+    assert isinstance(picker.worker("a").first_served_unix_s, float)
+
+
+async def test_a_prefill_leg_of_the_old_role_shows_nothing() -> None:
+    worker = Picker(member("a", "prefill")).worker("a")
+    worker.prefill_sent(5)
+    epoch = worker.epoch
+    worker.became(member("a", "decode"), now_unix_s=1.0)
+    worker.became(member("a", "prefill"), now_unix_s=2.0)
+    worker.prefill_ended(5, epoch=epoch, served=True, now_unix_s=3.0)
+    assert isinstance(worker.first_served_unix_s, Unknown)
+    worker.prefill_sent(5)
+    worker.prefill_ended(5, epoch=worker.epoch, served=True, now_unix_s=4.0)
+    assert known(worker) == 4.0
+    assert (worker.pending_prefill_tokens, worker.prefills_in_flight, worker.prefills_served) == (0, 0, 2)
+
+
+async def test_transferred_cache_shows_a_decode() -> None:
+    picker = Picker(member("a"))
+    worker = picker.worker("a")
+    worker.scraped(figures(0.0, 0.0, 1.0), now_unix_s=1.0)
+    worker.scraped(figures(1, 50, 2.0), now_unix_s=2.0)
+    assert isinstance(worker.first_served_unix_s, Unknown), "nobody sent it anything"
+    picker.send("1", "a", stream=False)
+    worker.scraped(figures(1, 90, 3.0), now_unix_s=3.0)
+    assert known(worker) == 3.0
+
+
+async def test_what_others_sent_is_what_the_worker_runs_beyond_ones_own() -> None:
+    picker = Picker(member("a"))
+    picker.send("1", "a")
+    picker.worker("a").scraped(figures(5, 0, 1.0), now_unix_s=1.0)
+    assert picker.worker("a").candidate().others_in_flight == 4
+
+
+async def test_rotation() -> None:
+    picker = Picker(member("a"))
+    worker = picker.worker("a")
+    assert worker.why_not
+    picker.fleet.probed(worker, fault="")
+    assert worker.why_not == ""
+    for changed, why in (
+        (member("a", ready=False), "its pod is not ready"),
+        (member("a", deleting=True), "its pod is being deleted"),
+        (member("a", "draining"), "its role is 'draining'"),
+        (member("a", ""), "it has no role"),
+    ):
+        picker.fleet.publish([changed])
+        assert worker.why_not == why
+        assert not worker.candidate().in_rotation
+    picker.fleet.publish([member("a")])
+    assert worker.candidate().in_rotation
+
+
+async def test_a_worker_that_stops_answering_loses_its_legs() -> None:
+    picker = Picker(member("a", "prefill"))
+    worker = picker.worker("a")
+    picker.fleet.probed(worker, fault="")
+
+    async def leg() -> None:
+        async with asyncio.timeout(60) as scope:
+            worker.legs.add(scope)
+            await asyncio.Event().wait()
+
+    waiting = asyncio.create_task(leg())
+    await asyncio.sleep(0)
+    picker.fleet.probed(worker, fault="it hangs")
+    with pytest.raises(TimeoutError):
+        await waiting
+
+
+async def test_whoever_waits_is_woken() -> None:
+    picker = Picker(member("a"))
+    assert not await picker.fleet.changed(timeout_s=0.01)
+    waiting = asyncio.create_task(picker.fleet.changed(timeout_s=60))
+    await asyncio.sleep(0)
+    picker.fleet.probed(picker.worker("a"), fault="")
+    assert await waiting
+
+
+async def test_the_endpoints_file_follows_addresses_and_nothing_else(tmp_path: Path) -> None:
+    fleet = Fleet()
+    path = tmp_path / "eds.json"
+    eds.ensure(path)
+    file = eds.EdsFile(path, fleet)
+    assert not file.written
+    fleet.publish([member("10.0.0.1"), member("10.0.0.2", deleting=True)])
+    assert file.written
+    first = path.read_text()
+    assert "10.0.0.1" in first
+    assert "10.0.0.2" not in first
+    inode = path.stat().st_ino
+    fleet.publish([member("10.0.0.1", "draining", ready=False)])
+    assert path.stat().st_ino == inode
+    fleet.publish([])
+    assert "10.0.0.1" not in path.read_text()
+    eds.ensure(path)
+    assert os.listdir(tmp_path) == ["eds.json"]
+
+
+async def test_an_endpoints_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    fleet = Fleet()
+    directory = tmp_path / "later"
+    file = eds.EdsFile(directory / "eds.json", fleet)
+    fleet.publish([member("10.0.0.1")])
+    assert not file.written
+    directory.mkdir()
+    fleet.publish([member("10.0.0.1")])
+    assert file.written
