@@ -1,0 +1,45 @@
+"""Managers in namespaces of their own on the shared control plane."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from e2e.cluster.controlplane import ControlPlane
+from tests.support import inference_clusters
+from tests.support.manager_stand import ManagerProcess, Place, manager, place
+
+
+@pytest.fixture(scope="module")
+def here(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A namespace with the manager's ServiceAccount."""
+    inference_clusters.install(control_plane)
+    with place(control_plane, tmp_path_factory.mktemp("manager")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def running(here: Place) -> Iterator[ManagerProcess]:
+    """A manager that these tests share."""
+    with manager(here, "--resync-period=3") as one:
+        yield one
+
+
+@pytest.fixture
+def clusters(here: Place) -> Iterator[Any]:
+    """Make InferenceClusters; they are deleted in the end."""
+    made: list[str] = []
+
+    def make(name: str, *pools: dict[str, Any], **spec: Any) -> dict[str, Any]:
+        made.append(name)
+        resource = inference_clusters.smallest()
+        resource["metadata"]["name"] = name
+        resource["spec"] |= {"engine": {"type": "Simulated"}} | spec
+        if pools:
+            resource["spec"]["pools"] = list(pools)
+        return here.create("InferenceCluster", resource)
+
+    yield make
+    for name in made:
+        if here.get("InferenceCluster", name):
+            here.delete("InferenceCluster", name)
