@@ -1,7 +1,9 @@
 """Good InferenceClusters against the real API server: accepted, with every default written, as the models say it."""
 
 import json
+import re
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,8 @@ from tests.support.inference_clusters import NAMESPACE, SMALLEST, Refusal, chang
 from tests.support.resource_specs import SPECS
 
 pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).resolve().parents[3]
 
 FULL: dict[str, Any] = changed(
     smallest(),
@@ -116,6 +120,30 @@ def test_the_api_server_writes_the_defaults_that_the_models_have(plane: ControlP
 @pytest.mark.parametrize("name", sorted(SPECS))
 def test_specs_that_other_tests_render_are_accepted(plane: ControlPlane, name: str) -> None:
     _accepted(plane, {**smallest(), "spec": SPECS[name]})
+
+
+def _shipped() -> dict[str, dict[str, Any]]:
+    """Return every InferenceCluster that users are shown, by where it stands: samples, and YAML blocks of the docs."""
+    found: dict[str, dict[str, Any]] = {}
+    places = ("manifests/samples/*.yaml", "e2e/**/*.yaml", "*.md", "docs/**/*.md")
+    for path in (path for place in places for path in ROOT.glob(place)):
+        text = path.read_text()
+        blocks = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL) if path.suffix == ".md" else [text]
+        for index, block in enumerate(block for block in blocks if "kind: InferenceCluster" in block):
+            for document in yaml.safe_load_all(block):
+                if document["kind"] == "InferenceCluster":
+                    found[f"{path.relative_to(ROOT)}-{index}-{document['metadata']['name']}"] = document
+    return found
+
+
+SHIPPED = _shipped()
+
+
+@pytest.mark.parametrize("place", sorted(SHIPPED))
+def test_what_users_are_shown_is_accepted(plane: ControlPlane, place: str) -> None:
+    resource = SHIPPED[place]
+    resource["metadata"].pop("namespace", None)
+    _accepted(plane, resource)
 
 
 @pytest.mark.parametrize(
