@@ -76,13 +76,13 @@ def shown(stage: Stage) -> Facts:
 def deleted(stage: Stage) -> Facts:
     """Delete the InferenceCluster: nothing of it is left."""
     stage.kubectl("delete", names.PLURAL, CLUSTER, "--timeout=30s")
-    left = wait_until(
-        "everything of the InferenceCluster to be gone", lambda: _left(stage), lambda it: not it, limit_s=_GONE_S
+    rest = wait_until(
+        "everything of the InferenceCluster to be gone", lambda: left(stage), lambda it: not it, limit_s=_GONE_S
     )
-    return {"left": left}
+    return {"left": rest}
 
 
-def _left(stage: Stage) -> list[str]:
+def left(stage: Stage) -> list[str]:
     """Return every object in the namespace that Kubernetes itself did not put there."""
     cluster = stage.system.cluster
     found = cluster.kubectl("api-resources", "--verbs=list", "--namespaced", "-o", "name").stdout.split()
