@@ -12,10 +12,11 @@ from tests.support.helm import CHART, NAMESPACE, Helm, HelmError
 
 pytestmark = pytest.mark.integration
 
+ONE, TWO = "chart-one", "chart-two"
 VALUES: dict[str, tuple[str, ...]] = {
     "defaults": (),
     "one image": ("--set", "envoy.fromSwingpoolImage=true", "--set", "image.repository=localhost/swingpool"),
-    "listed namespaces": ("--set", "watchNamespaces={chat,search,chat}"),
+    "listed namespaces": ("--set", f"watchNamespaces={{{ONE},{TWO},{ONE}}}"),
     "nothing optional": (
         *("--set", "rbac.create=false", "--set", "serviceAccount.create=false"),
         *("--set", "crds.install=false", "--set", "metrics.service.create=false"),
@@ -109,8 +110,8 @@ def test_with_listed_namespaces_the_manager_may_do_nothing_elsewhere(helm: Helm)
     kinds = [manifest["kind"] for manifest in manifests]
     assert "ClusterRoleBinding" not in kinds
     roles = {m["metadata"]["namespace"]: m for m in manifests if m["kind"] == "Role"}
-    assert set(roles) == {"chat", "search", NAMESPACE}
-    for namespace in ("chat", "search"):
+    assert set(roles) == {ONE, TWO, NAMESPACE}
+    for namespace in (ONE, TWO):
         assert _grants(roles[namespace]["rules"]) == _needs((*PERMISSIONS, FINALIZERS))
     assert _grants(roles[NAMESPACE]["rules"]) == _needs(LEASE_PERMISSIONS)
     for binding in [m for m in manifests if m["kind"] == "RoleBinding"]:
