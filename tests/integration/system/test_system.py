@@ -41,10 +41,10 @@ def system(control_plane: ControlPlane) -> System:
     return System(cluster, Kubernetes(control_plane.kubeconfig), "localhost/swingpool:test")
 
 
-@pytest.fixture
-def stage(system: System, tmp_path: Path) -> Iterator[Stage]:
+@pytest.fixture(scope="module")
+def stage(system: System, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     system.fresh_namespace("e2e")
-    yield Stage(system=system, out=tmp_path, quick=True)
+    yield Stage(system=system, out=tmp_path_factory.mktemp("stage"), quick=True)
     system.delete_namespace("e2e")
 
 
