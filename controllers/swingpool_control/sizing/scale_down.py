@@ -18,7 +18,7 @@ from swingpool_control.api.v1alpha1 import Pool
 from swingpool_control.figures import Unknown
 from swingpool_control.sizing import drain
 from swingpool_control.sizing.pools import is_stuck
-from swingpool_control.swing.guards import may_leave, observed
+from swingpool_control.swing.guards import may_leave, observed, without
 from swingpool_control.swing.idle import Idle, settled
 from swingpool_control.swing.protocol import KV_LEASE_S
 from swingpool_control.swing.repair import home_role
@@ -111,7 +111,7 @@ def _victims(
         if not worker.drain and not may_leave(worker, serving):
             continue
         chosen.add(worker.uid)
-        serving = {role: uids - {worker.uid} for role, uids in serving.items()}
+        serving = without(serving, worker)
     return frozenset(chosen), serving
 
 

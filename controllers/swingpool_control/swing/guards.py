@@ -58,3 +58,8 @@ def may_leave(worker: WorkerView, serving_now: dict[str, frozenset[str]]) -> boo
     if worker.role not in ROLES:
         return True
     return bool(serving_now[worker.role] - {worker.uid})
+
+
+def without(serving_now: dict[str, frozenset[str]], worker: WorkerView) -> dict[str, frozenset[str]]:
+    """Return who still serves each role when a worker has left its own."""
+    return {role: uids - {worker.uid} for role, uids in serving_now.items()}

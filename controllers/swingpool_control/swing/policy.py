@@ -29,8 +29,13 @@ def remember(view: ClusterView, memory: SwingMemory, *, now_unix_s: float) -> tu
 
 def swing_workers(view: ClusterView) -> tuple[WorkerView, ...]:
     """Return the workers of all swing pools."""
-    pools = {pool.name for pool in view.spec.pools if pool.role is PoolRole.SWING}
+    pools = swing_pools(view)
     return tuple(worker for worker in view.workers if worker.pool in pools)
+
+
+def swing_pools(view: ClusterView) -> frozenset[str]:
+    """Return the names of all swing pools."""
+    return frozenset(pool.name for pool in view.spec.pools if pool.role is PoolRole.SWING)
 
 
 def propose(
@@ -97,7 +102,7 @@ def _seat(
     return roles.Seat(
         uid=worker.uid,
         role=target,
-        movable=serves and not changing and rested and worker in swing_workers(view),
+        movable=serves and not changing and rested and worker.pool in swing_pools(view),
         held=held(view, worker),
         capacities=able,
     )

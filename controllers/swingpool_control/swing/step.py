@@ -7,7 +7,7 @@ from swingpool_control.api.status import FlipRecord
 from swingpool_control.api.v1alpha1 import ScalingMode
 from swingpool_control.figures import Unknown
 from swingpool_control.swing import flip, idle, policy, protocol, records, rescue
-from swingpool_control.swing.guards import is_ready, may_leave, observed, serving
+from swingpool_control.swing.guards import is_ready, may_leave, observed, serving, without
 from swingpool_control.swing.memory import PendingPatch, SwingMemory, SwingResult
 from swingpool_control.swing.repair import repair
 from swingpool_control.swing.roles import Move
@@ -56,11 +56,13 @@ class _Step:
         self.memory = replace(self.memory, idle=idle.follow(view, memory.idle, uids=draining, now_unix_s=now_unix_s))
 
     def repair_roles(self) -> None:
-        """Put role labels right that nothing explains."""
+        """Put role labels right that nothing explains, but for the last ready worker of the role it has."""
+        now = serving(self.view, pending=self.pending)
         for worker in self.view.workers:
             action = None if worker.uid in self.pending else repair(self.view, worker)
-            if action is not None:
+            if action is not None and may_leave(worker, now):
                 self.actions.append(action)
+                now = without(now, worker)
 
     def advance_flips(self) -> None:
         """Move every flip that stands on a pod on."""
@@ -127,7 +129,7 @@ class _Step:
                 self.view, worker, to_role=move.to_role, reason=move.reason, now_unix_s=self.now_unix_s
             )
             self._take(worker, progress)
-            now = {role: uids - {worker.uid} for role, uids in now.items()}
+            now = without(now, worker)
             message = f"{worker.pod}: {worker.role} to {move.to_role}: {move.reason}"
             self.actions.append(EmitEvent(type="Normal", reason="FlipDecided", message=message))
             begun.append(move)
