@@ -1,6 +1,7 @@
 """The real control plane that integration tests share: one for each test session, on loopback, without nodes."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,12 +13,11 @@ from tests.support.helm import Helm
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Build what the tests need before the first of them, whose time limit is far shorter than a build."""
-    fixtures = {name for item in session.items for name in getattr(item, "fixturenames", ())}
-    if session.config.option.collectonly:
+    here = [item for item in session.items if item.path.is_relative_to(Path(__file__).parent)]
+    if not here or session.config.option.collectonly:
         return
-    for fixture, programs in {"control_plane": CONTROL_PLANE, "helm": ("helm",)}.items():
-        if fixture in fixtures:
-            binaries(*programs, progress=lambda line: _say(session.config, line))
+    helm = ("helm",) if any("helm" in getattr(item, "fixturenames", ()) for item in here) else ()
+    binaries(*CONTROL_PLANE, *helm, progress=lambda line: _say(session.config, line))
 
 
 @pytest.fixture(scope="session")

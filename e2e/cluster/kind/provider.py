@@ -80,7 +80,10 @@ class KindCluster:
         """Bring an image of the Docker engine to every node; kind skips those that have it."""
         kind = self._kind(progress)
         progress(f"loading {name}")
-        for each in (name, images.DEVELOPMENT) if name == images.name() else (name,):
+        built = images.first_name(name)
+        for other in images.other_names(name):
+            _run(["docker", "tag", built, other])
+        for each in (built, *images.other_names(name)):
             _run(config.load(kind, each))
 
     def enter(self) -> None:

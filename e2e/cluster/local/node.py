@@ -1,12 +1,15 @@
 """A node: containerd and a kubelet in a mount namespace of their own, and the images that it keeps between clusters."""
 
+import contextlib
 import json
 import shutil
 import subprocess
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 
 import yaml
 
+from e2e.cluster import buildah
 from e2e.cluster.api import Api
 from e2e.cluster.interface import ClusterError
 from e2e.cluster.local import cgroups, config, network, packages
@@ -36,7 +39,7 @@ class Node:
             self._purge()
         self._start_containerd("containerd.toml")
         if config.PAUSE_IMAGE not in self.images():
-            self.import_image(pause_archive)
+            self.import_archive(pause_archive)
 
     def start_kubelet(self, program: Path, *, kubeconfig: Path, client_ca: Path) -> None:
         """Start the node's kubelet; the node registers itself a moment later."""
@@ -77,9 +80,22 @@ class Node:
         """Return the names of the images that the node has."""
         return set(self._ctr("images", "list", "-q").split())
 
-    def import_image(self, archive: Path) -> None:
+    def import_archive(self, archive: Path) -> None:
         """Bring the images of an archive to the node."""
         self._ctr("images", "import", str(archive))
+
+    def import_image(self, name: str) -> None:
+        """Bring an image that buildah built to the node, leaving out the layers that it has."""
+        present = set(self._ctr("content", "list", "-q").split())
+        command = [*self._ctr_command(), "images", "import", "-"]
+        with subprocess.Popen(command, stdin=PIPE, stdout=DEVNULL, stderr=PIPE) as importing:
+            assert importing.stdin is not None
+            assert importing.stderr is not None
+            with contextlib.suppress(BrokenPipeError), importing.stdin:
+                buildah.store().export(name, importing.stdin, present=present)
+            words = importing.stderr.read().decode()
+        if importing.returncode != 0:
+            raise ClusterError(f"{' '.join(command)}: {words.strip()}")
 
     def tag_image(self, name: str, other: str) -> None:
         """Give an image another name, which it takes from any image that has it."""
@@ -160,8 +176,11 @@ class Node:
         return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
     def _ctr(self, *arguments: str) -> str:
-        command = ["ctr", "--address", str(self._socket), "--namespace", "k8s.io", *arguments]
+        command = [*self._ctr_command(), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise ClusterError(f"{' '.join(command)}: {done.stderr.strip()}")
         return done.stdout
+
+    def _ctr_command(self) -> list[str]:
+        return ["ctr", "--address", str(self._socket), "--namespace", "k8s.io"]

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from e2e.cluster import images, tools
@@ -89,13 +90,13 @@ class LocalCluster:
 
     def load_image(self, name: str, progress: Progress = silent) -> None:
         """Bring an image that was built on this machine to every node that lacks it."""
-        lacking = [node for node in self._nodes if name not in node.images()]
+        built = images.first_name(name)
+        lacking = [node for node in self._nodes if built not in node.images()]
         if lacking:
-            progress(f"loading {name} into {', '.join(node.spec.name for node in lacking)}")
-            archive = images.archive(name)
-            _in_parallel(lambda node: node.import_image(archive), lacking)
-        if name.startswith(f"{images.REPOSITORY}:"):
-            _in_parallel(lambda node: node.tag_image(name, images.DEVELOPMENT), self._nodes)
+            progress(f"loading {built} into {' and '.join(node.spec.name for node in lacking)}")
+            _in_parallel(lambda node: node.import_image(built), lacking)
+        for other in images.other_names(name):
+            _in_parallel(partial(Node.tag_image, name=built, other=other), self._nodes)
 
     def enter(self) -> None:
         """Move the calling thread into the network namespace, where ClusterIPs and pods' addresses answer."""
