@@ -1,4 +1,4 @@
-"""For any pools, demand and budgets: bounds and budgets hold, more need never means fewer workers, blind never shrinks."""
+"""For any pools, need and budgets: bounds and budgets hold, more need never means less, blind never shrinks."""
 
 from dataclasses import replace
 from typing import Any
