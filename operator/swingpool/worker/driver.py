@@ -6,7 +6,6 @@ when the timer happened to fire, so that a busy machine's jitter does not add up
 
 import asyncio
 import logging
-from collections.abc import Callable
 
 from swingpool.worker.faults import Faults
 from swingpool.worker.jobs import Job, Sink
@@ -43,7 +42,6 @@ class Driver:
         self._timer: asyncio.Handle | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.side_channel: SideChannel | None = None
-        self.on_idle: Callable[[], None] = lambda: None
 
     @property
     def now_s(self) -> float:
@@ -146,8 +144,6 @@ class Driver:
             return
         expiry_s = self._engine.next_expiry_s
         self._timer = None if expiry_s is None else self._loop.call_at(expiry_s, self._tick)
-        if self.idle:
-            self.on_idle()
 
     def _deliver(self, iteration: Iteration, tokens: list[Token], now_s: float) -> None:
         self._metrics.iteration(iteration.prefill_tokens + iteration.decode_sequences, len(tokens))
@@ -215,8 +211,6 @@ class Driver:
     def _forget(self, name: str, task: "asyncio.Task[None]") -> None:
         if self._tasks.get(name) is task:
             del self._tasks[name]
-        if self.idle:
-            self.on_idle()
 
     def _cancel(self, name: str) -> None:
         task = self._tasks.pop(name, None)

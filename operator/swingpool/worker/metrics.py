@@ -75,6 +75,8 @@ class Metrics:
         self._iterations = self._histogram("iteration_tokens_total", "Tokens per iteration.", ITERATION_TOKENS)
         self._transfers = self._histogram("nixl_xfer_time_seconds", "Time of a pull of KV cache.", TRANSFER_S)
         self._seen: dict[str, int] = {}
+        for reason in ("stop", "length", "abort", "error"):
+            self._success.labels(*self._labels, reason)
         self._cache_info(options)
 
     def text(self) -> bytes:

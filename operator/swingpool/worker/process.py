@@ -77,7 +77,7 @@ class WorkerProcess:
             await web.TCPSite(runner, options.host, options.port, backlog=1024).start()
             self._announce()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), options.startup_delay_s or 0.001)
+                await asyncio.wait_for(self._stop.wait(), options.startup_delay_s)
             self._api.ready = True
             await self._stop.wait()
             await self._drain()

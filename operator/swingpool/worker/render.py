@@ -56,7 +56,7 @@ class TokenFrames:
         self._envelope = envelope
         self._index = index
         blank = "\x00"
-        before, after = event(self._body(blank, None)).split(orjson.dumps(blank)[1:-1])
+        before, after = event(self._body(blank, None)).rsplit(orjson.dumps(blank)[1:-1], 1)
         length = len(before) + text.CHARACTERS_PER_TOKEN + len(after)
         self._before = b"%x\r\n%b" % (length, before)
         self._after = after + b"\r\n"

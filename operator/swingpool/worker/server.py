@@ -1,6 +1,5 @@
 """The worker's HTTP API: what vLLM's server answers, as far as routers, clients and monitoring use it."""
 
-import asyncio
 import logging
 import time
 import uuid
@@ -95,7 +94,7 @@ class Api:
         finally:
             self.in_flight -= 1
         if self.draining and not response.prepared:
-            response.headers["Connection"] = "close"
+            response.force_close()
         return response
 
     # Small ones
@@ -226,12 +225,12 @@ class Api:
     async def _stream(self, request: web.Request, envelope: Envelope) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
         if self.draining:
-            response.headers["Connection"] = "close"
+            response.force_close()
         response.enable_chunked_encoding()
         await response.prepare(request)
         transport = request.transport
-        if transport is None:
-            raise asyncio.CancelledError
+        if transport is None:  # gone already
+            return response
         answer = Answer(envelope)
         submitted = [
             self._driver.submit(each, Streamed(answer, index, transport), finish=finish, remote=remote)

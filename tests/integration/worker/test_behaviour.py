@@ -248,6 +248,7 @@ async def test_a_drain_serves_all_that_is_there_and_all_that_comes(session: aioh
         await until(lambda: _healthy(client))
         late = await client.completion(prompt="y", max_tokens=3, ignore_eos=True)
         assert late["usage"]["completion_tokens"] == 3
+        assert (await client.get("/health")).headers["Connection"] == "close", "so that clients go elsewhere"
         answer = await first
         assert answer.done
         assert len(answer.chunks) == 300

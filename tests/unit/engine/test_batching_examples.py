@@ -106,6 +106,18 @@ def test_the_youngest_is_preempted_when_blocks_run_out() -> None:
     assert produced == {"old": 5, "young": 4}
 
 
+def test_who_has_loaded_goes_on_when_the_last_running_one_is_preempted() -> None:
+    one = engine(blocks=4, budget=100)
+    one.add(Request(id="grows", prompt_tokens=8, output_tokens=5))
+    one.add(Request(id="loads", prompt_tokens=8, output_tokens=1, remote_prefill=True))
+    step(one)
+    one.loaded("loads")
+    following, tokens = step(one)
+    assert following.chunks == (("loads", 1),), "else nothing would ever happen again"
+    assert tokens == [Token("loads", 0, True)]
+    assert one.counters.preemptions == 1
+
+
 def test_remote_prefill_decodes_once_its_cache_has_come() -> None:
     one = engine()
     one.add(Request(id="a", prompt_tokens=8, output_tokens=2, remote_prefill=True))
