@@ -3,57 +3,16 @@
 The driver alternates `schedule(now_s)` and, when the iteration's time has passed, `complete(iteration, now_s)`. In
 between it may add, abort, and report how pulls of KV cache ended. Everything is deterministic.
 
-A sequence has tokens (prompt and generated) and knows how many of them are computed. Each iteration computes some of
-the missing ones; when none is missing the sequence emits one more. So a decoding sequence is one that misses one token,
-and chunked prefill needs no rules of its own.
+Each iteration computes some of the tokens that its sequences miss; a sequence that misses none emits one more. So a
+decoding sequence is one that misses one token, and chunked prefill needs no rules of its own.
 """
 
 from collections import OrderedDict, deque
 
 from swingpool_control.engine.blocks import BlockPool
 from swingpool_control.engine.model import PerformanceModel
+from swingpool_control.engine.sequence import Sequence
 from swingpool_control.engine.work import Counters, Iteration, Lease, Limits, Request, Token, Transfer
-
-
-class Sequence:
-    """A request's state in the engine."""
-
-    __slots__ = (
-        "blocks",
-        "cached",
-        "computed",
-        "emitted",
-        "named_blocks",
-        "remote",
-        "request",
-        "started",
-        "transferred",
-    )
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.emitted = 0
-        self.computed = 0
-        """Tokens whose KV cache is there or being loaded."""
-        self.cached = 0
-        """Prompt tokens that were there already when it was admitted for the first time."""
-        self.transferred = 0
-        """Prompt tokens whose KV cache came from another worker."""
-        self.blocks: list[int] = []
-        self.named_blocks = 0
-        """Leading blocks that the prefix cache knows."""
-        self.remote = request.remote_prefill
-        self.started = False
-
-    @property
-    def tokens(self) -> int:
-        """Prompt and generated tokens."""
-        return self.request.prompt_tokens + self.emitted
-
-    @property
-    def missing(self) -> int:
-        """Tokens that must be computed before the next one is emitted."""
-        return self.tokens - self.computed
 
 
 class BatchingEngine:
