@@ -47,10 +47,11 @@ def _profile(spec: InferenceClusterSpec, pool: Pool, text: str | Unknown | None)
         return text if isinstance(text, Unknown) else profile.parse(text, origin=origin)
     if reference is not None and reference.built_in is not None:
         return profile.built_in(reference.built_in)
-    chosen = profile.choose(model=spec.model.name, product=pool.accelerator.product)
-    if chosen is not None:
-        return chosen
+    product = pool.accelerator.product
+    for name in (spec.model.name, spec.model.source):
+        chosen = None if name is None else profile.choose(model=name, product=product)
+        if chosen is not None:
+            return chosen
     if spec.engine.type is EngineType.SIMULATED:
         return profile.built_in(SIMULATED_PROFILE)
-    product = pool.accelerator.product or "any accelerator"
-    return Unknown(f"no built-in profile fits {spec.model.name} on {product}; set spec.profile")
+    return Unknown(f"no built-in profile fits {spec.model.name} on {product or 'any accelerator'}; set spec.profile")

@@ -30,6 +30,7 @@ def rescue(
     serving: dict[str, frozenset[str]],
     missing: tuple[tuple[str, float], ...],
     *,
+    coming: frozenset[str],
     now_unix_s: float,
 ) -> Move | None:
     """Return the worker to give to a role that nobody serves, if the other role keeps one; None if none is needed.
@@ -39,6 +40,7 @@ def rescue(
         movable: swing workers that serve a role and are not changing it.
         serving: uids of the workers that serve, by role.
         missing: roles that nobody serves, and since when.
+        coming: roles that a worker was just given.
         now_unix_s: the time.
     """
     if len(missing) != 1:
@@ -48,7 +50,7 @@ def rescue(
     pods_ready = any(is_ready(worker) and worker.role == role for worker in view.workers)
     if pods_ready and now_unix_s - since_unix_s < CONFIRM_S:
         return None
-    if not _is_needed(view, role, now_unix_s):
+    if role in coming or not _is_needed(view, role, now_unix_s):
         return None
     if len(serving[donor]) < 2 or any(_helps(worker, role, now_unix_s) for worker in view.workers):
         return None

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from swingpool_control import names
 from swingpool_control.actions import Action, EmitEvent
 from swingpool_control.api.status import FlipRecord
 from swingpool_control.api.v1alpha1 import ScalingMode
@@ -62,6 +63,10 @@ class _Step:
             action = None if worker.uid in self.pending else repair(self.view, worker)
             if action is not None and may_leave(worker, now):
                 self.actions.append(action)
+                role = action.labels.get(names.LABEL_ROLE) or worker.role
+                self.pending[worker.uid] = PendingPatch(
+                    uid=worker.uid, role=role, target=role, asked_unix_s=self.now_unix_s
+                )
                 now = without(now, worker)
 
     def advance_flips(self) -> None:
@@ -114,7 +119,8 @@ class _Step:
 
     def _rescue(self, now: dict[str, frozenset[str]]) -> tuple[Move, ...]:
         movable = tuple(worker for worker in policy.swing_workers(self.view) if worker.uid not in self.pending)
-        move = rescue.rescue(self.view, movable, now, self.memory.unserved, now_unix_s=self.now_unix_s)
+        coming = frozenset(item.target for item in self.pending.values())
+        move = rescue.rescue(self.view, movable, now, self.memory.unserved, coming=coming, now_unix_s=self.now_unix_s)
         return () if move is None else (move,)
 
     def _begin(self, moves: tuple[Move, ...], now: dict[str, frozenset[str]]) -> str:
