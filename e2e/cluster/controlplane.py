@@ -231,7 +231,7 @@ class ControlPlane:
 @contextmanager
 def on_loopback(progress: Progress = silent) -> Iterator[ControlPlane]:
     """Run a control plane on free loopback ports and remove every trace of it; clear first what crashed runs left."""
-    directory = _new_directory()
+    directory = new_directory()
     plane = ControlPlane(Settings(directory=directory, ports=Ports(**_free_ports()), prefix=_die_with_us()))
     try:
         plane.start(progress)
@@ -242,7 +242,8 @@ def on_loopback(progress: Progress = silent) -> Iterator[ControlPlane]:
         shutil.rmtree(directory)
 
 
-def _new_directory() -> Path:
+def new_directory() -> Path:
+    """Return a fresh directory for a control plane, having ended what earlier runs left that crashed."""
     runs = cache() / "control-planes"
     with lock("control-planes"):
         runs.mkdir(exist_ok=True)
