@@ -51,22 +51,23 @@ def place(
         request: the request.
         candidates: all workers, in any order; the order never matters.
         tie: any number; spreads requests over workers that are equally loaded.
-        failed: workers that failed this request's prefill already; they are not asked again.
+        failed: workers that failed this request's prefill already; they are asked again only if nobody else is there.
     """
     serving = [candidate for candidate in candidates if candidate.in_rotation]
-    prefill = [c for c in serving if c.role == names.ROLE_PREFILL and c.worker not in failed]
+    prefill = _ordered([c for c in serving if c.role == names.ROLE_PREFILL], _prefill_load, tie)
+    untried = [candidate for candidate in prefill if candidate.worker not in failed]
     decode = decode_order(request, serving, tie=tie)
-    if prefill and decode and not request.whole_because:
-        chosen = _ordered(prefill, _prefill_load, tie)[0]
+    if untried and decode and not request.whole_because:
+        chosen = untried[0]
         return Split(
             prefill=chosen.worker,
             decode=decode,
-            why=f"{chosen.pending_prefill_tokens} prompt tokens wait there, the fewest of {len(prefill)}",
+            why=f"{chosen.pending_prefill_tokens} prompt tokens wait there, the fewest of {len(untried)}",
         )
     if decode:
         return Whole(workers=decode, why=request.whole_because or _no_prefill(failed))
     if prefill:
-        ordered = tuple(candidate.worker for candidate in _ordered(prefill, _prefill_load, tie))
+        ordered = tuple(candidate.worker for candidate in untried or prefill)
         return Whole(workers=ordered, why="no decode worker is in rotation")
     return Hold(why="no worker is in rotation")
 
@@ -86,9 +87,31 @@ def decode_order(
     return tuple(candidate.worker for candidate in _ordered(decode, _decode_load(request), tie))
 
 
+def hosts_to_try(
+    chosen: tuple[str, ...], candidates: Sequence[Candidate], *, tie: int, most: int, origin: str = ""
+) -> tuple[str, ...]:
+    """Return the workers to hand to whoever carries the request, which tries them in order.
+
+    The last place is kept for a worker of another role, since the workers of one role may all go at once; anyone can
+    serve a request whole if it must be.
+
+    Args:
+        chosen: who should serve it, best first.
+        candidates: all workers.
+        tie: as in `place`.
+        most: how many tries there are; at least 2.
+        origin: the worker that holds the prompt's KV cache, which cannot fetch it from itself: named after all others.
+    """
+    others = [worker for worker in any_order(candidates, tie=tie) if worker not in chosen and worker != origin]
+    if origin and origin not in chosen:
+        others.append(origin)
+    kept = chosen[: most - 1] if others else chosen[:most]
+    return (*kept, *others[: most - len(kept)])
+
+
 def any_order(candidates: Sequence[Candidate], *, tie: int) -> tuple[str, ...]:
     """Return all workers in rotation, fewest requests first, for a request that neither role is made for."""
-    serving = [candidate for candidate in candidates if candidate.in_rotation]
+    serving = [c for c in candidates if c.in_rotation and c.role in (names.ROLE_PREFILL, names.ROLE_DECODE)]
     return tuple(candidate.worker for candidate in _ordered(serving, _requests, tie))
 
 

@@ -19,7 +19,7 @@ from swingpool.picker.requests import Generations
 from swingpool.picker.traffic import Arrival, Traffic
 from swingpool_control.placement import openai
 from swingpool_control.placement.candidates import PlacementRequest
-from swingpool_control.placement.place import Hold, Split, Whole, any_order, decode_order, place
+from swingpool_control.placement.place import Hold, Split, Whole, any_order, decode_order, hosts_to_try, place
 
 MOST_LEGS = 3
 """Prefill workers that a request is tried on before it is served whole."""
@@ -156,11 +156,11 @@ class Flow:
             case Refused(status=status, body=body, content_type=content_type):
                 metrics.decisions.labels("refused").inc()
                 return Reply(status=status, body=body, content_type=content_type)
-            case Failed(why=why, refused_connection=refused):
+            case Failed(why=why, unreachable=unreachable):
                 metrics.prefill_retries.inc()
                 log.warning("a prefill leg failed on %s: %s", worker.member.pod, why)
-                if refused:
-                    self._fleet.probed(worker, fault=f"it cannot be connected to ({why})")
+                if unreachable:
+                    self._fleet.probed(worker, fault=f"it cannot be connected to: {why}")
                 failed = request.failed | {address}
                 if len(failed) >= MOST_LEGS:
                     failed |= {w.member.address for w in self._fleet.workers()}
@@ -178,12 +178,14 @@ class Flow:
         decode = decode_order(request.placement, candidates, tie=request.tie, without=origin)
         if decode:
             self._traffic.metrics.decisions.labels("split").inc()
-            return self._hand_over(request, decode, params=params)
+            return self._hand_over(request, decode, params=params, origin=origin)
         # Nobody is left to generate but, perhaps, the worker that holds the prompt's cache: let one do all of it.
         request.shape = replace(request.shape, whole_because="no decode worker was left after its prefill")
         return None
 
-    def _hand_over(self, request: _Request, workers: tuple[str, ...], *, params: dict[str, Any] | None) -> Route:
+    def _hand_over(
+        self, request: _Request, workers: tuple[str, ...], *, params: dict[str, Any] | None, origin: str = ""
+    ) -> Route:
         worker = self._fleet.get(workers[0])
         if worker is not None:
             self._generations.sent(
@@ -195,7 +197,8 @@ class Flow:
             )
         unchanged = params is None and openai.KV_TRANSFER not in request.body
         body = None if unchanged else orjson.dumps(openai.decode_leg(request.body, params))
-        return Route(hosts=workers[:MOST_HOSTS], body=body)
+        hosts = hosts_to_try(workers, self._fleet.candidates(), tie=request.tie, most=MOST_HOSTS, origin=origin)
+        return Route(hosts=hosts, body=body)
 
     async def _queue(self, decide: Callable[[], Decided | None]) -> Decided | None:
         """Return a decision as soon as one can be made, None if none could within the queue's time."""

@@ -6,16 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
 import orjson
 
+from swingpool.picker.wire import BrokenError, ConnectError, HttpPool, Response
 from swingpool.picker.worker import Worker
 from swingpool_control.placement.openai import KV_TRANSFER
 
 TIMEOUT_S = 590.0
 """Just under what Envoy waits for the picker."""
-
-MOST_ANSWER_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +40,8 @@ class Failed:
     """The worker could not do it; another may."""
 
     why: str
-    refused_connection: bool = False
+    unreachable: bool = False
+    """Whether no connection could be made."""
 
 
 LegResult = Computed | Refused | Failed
@@ -51,8 +50,8 @@ LegResult = Computed | Refused | Failed
 class PrefillClient:
     """Runs prefill legs over kept connections, with their accounting on the worker."""
 
-    def __init__(self, session: aiohttp.ClientSession) -> None:
-        self._session = session
+    def __init__(self, pool: HttpPool) -> None:
+        self._pool = pool
 
     async def run(
         self, worker: Worker, path: str, body: bytes, *, headers: Mapping[str, str], tokens: int
@@ -81,26 +80,23 @@ class PrefillClient:
         try:
             async with scope:
                 worker.legs.add(scope)
-                async with self._session.post(
-                    f"http://{worker.member.address}{path}", data=body, headers=headers
-                ) as response:
-                    content = await response.read()
-                    return _result(response.status, response.content_type, content)
+                return _result(await self._pool.post(worker.member.address, path, body, headers))
         except TimeoutError:
             return Failed(why=worker.fault or f"no answer within {TIMEOUT_S:g} s")
-        except aiohttp.ClientConnectorError as error:
-            return Failed(why=f"cannot connect: {error.os_error.strerror}", refused_connection=True)
-        except aiohttp.ClientError as error:
-            return Failed(why=f"broke off: {type(error).__name__}")
+        except ConnectError as error:
+            return Failed(why=str(error), unreachable=True)
+        except BrokenError as error:
+            return Failed(why=str(error))
         finally:
             worker.legs.discard(scope)
 
 
-def _result(status: int, content_type: str, content: bytes) -> LegResult:
+def _result(response: Response) -> LegResult:
+    status, content = response.status, response.body
     if status >= 500:
         return Failed(why=f"status {status}")
     if status >= 400:
-        return Refused(status=status, body=content, content_type=content_type)
+        return Refused(status=status, body=content, content_type=response.content_type)
     try:
         answer = orjson.loads(content)
     except orjson.JSONDecodeError:

@@ -28,12 +28,10 @@ from swingpool.picker.requests import Generations
 from swingpool.picker.source_file import FileSource
 from swingpool.picker.source_kubernetes import KubernetesSource
 from swingpool.picker.traffic import Traffic
+from swingpool.picker.wire import KEEP_ALIVE_S, HttpPool
 from swingpool.picker.worker import Worker
 from swingpool_control import names
 from swingpool_control.resources.envoy import BUFFER_LIMIT_BYTES
-
-KEEP_ALIVE_S = 4.0
-"""Below the 5 s after which vLLM's server closes an idle connection."""
 
 FIRST_PROBES_S = 3.0
 
@@ -130,9 +128,11 @@ class Picker:
             await self._fleet.changed(timeout_s=ends_s - loop.time())
 
     async def _serve_grpc(self, stop: asyncio.Event) -> None:
+        pool = HttpPool()
+        self._fleet.on_membership(lambda: pool.keep_only([one.member.address for one in self._fleet.workers()]))
         flow = Flow(
             self._fleet,
-            PrefillClient(self._session),
+            PrefillClient(pool),
             self._generations,
             self._traffic,
             queue_timeout_s=self._options.queue_timeout_s,
@@ -155,6 +155,7 @@ class Picker:
         self._serving = False
         await drain(self._session, admin=self._options.envoy_admin, timeout_s=self._options.drain_timeout_s)
         await server.stop(grace=1.0)
+        pool.keep_only(())
 
     async def _serve_http(self) -> web.AppRunner:
         app = http.application(

@@ -97,7 +97,20 @@ async def test_all_prefill_workers_gone(stand: Stand, session: aiohttp.ClientSes
 async def test_all_decode_workers_gone(stand: Stand, session: aiohttp.ClientSession) -> None:
     for name in ("d0", "d1"):
         stand.signal_worker(name, signal.SIGKILL)
-    assert [answer.status for answer in await many(stand, session)] == [200] * 8
+    answers = await many(stand, session)
+    assert [answer.status for answer in answers] == [200] * 8, answers[0]
+
+
+async def test_the_last_decode_worker_goes_and_only_the_holder_of_the_cache_is_left(
+    stand: Stand, session: aiohttp.ClientSession
+) -> None:
+    for name in ("p1", "d1"):
+        stand.workers[name].ready = False
+    stand.list_workers()
+    await asyncio.gather(*(out(stand, session, name) for name in ("p1", "d1")))
+    stand.signal_worker("d0", signal.SIGKILL)
+    answer = await ask(session, stand.url, completion())
+    assert answer.status == 200, answer
 
 
 async def test_nobody_is_there(stand: Stand, session: aiohttp.ClientSession) -> None:

@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 
 from swingpool_control import names
 from swingpool_control.placement.candidates import Candidate, PlacementRequest
-from swingpool_control.placement.place import Hold, Placement, Split, Whole, any_order, decode_order, place
+from swingpool_control.placement.place import (
+    Hold,
+    Placement,
+    Split,
+    Whole,
+    any_order,
+    decode_order,
+    hosts_to_try,
+    place,
+)
 
 ROLES = st.sampled_from([names.ROLE_PREFILL, names.ROLE_DECODE, names.ROLE_DRAINING, "", "other"])
 COUNTS = st.integers(0, 50)
@@ -73,10 +82,13 @@ def test_the_order_of_workers_does_not_matter(
     assert any_order(shuffled, tie=tie) == any_order(candidates, tie=tie)
 
 
-@given(REQUESTS, clusters(), TIES)
-def test_nobody_waits_while_somebody_serves(request: PlacementRequest, candidates: list[Candidate], tie: int) -> None:
+@given(REQUESTS, clusters(), TIES, st.booleans())
+def test_nobody_waits_while_somebody_serves(
+    request: PlacementRequest, candidates: list[Candidate], tie: int, all_failed: bool
+) -> None:
     serving = any(c.in_rotation and c.role in (names.ROLE_PREFILL, names.ROLE_DECODE) for c in candidates)
-    assert isinstance(place(request, candidates, tie=tie), Hold) == (not serving)
+    failed = frozenset(c.worker for c in candidates if all_failed)
+    assert isinstance(place(request, candidates, tie=tie, failed=failed), Hold) == (not serving)
 
 
 @given(REQUESTS, clusters(), TIES)
@@ -112,6 +124,21 @@ def test_more_load_never_makes_a_prefill_worker_the_choice(
             after = place(request, loaded, tie=tie)
             assert isinstance(after, Split)
             assert after.prefill == before.prefill
+
+
+@given(REQUESTS, clusters(), TIES, st.integers(2, 6))
+def test_tries_are_distinct_and_end_with_another_role(
+    request: PlacementRequest, candidates: list[Candidate], tie: int, most: int
+) -> None:
+    chosen = decode_order(request, candidates, tie=tie)
+    prefill = [c.worker for c in candidates if c.in_rotation and c.role == names.ROLE_PREFILL]
+    for origin in ("", *prefill):
+        hosts = hosts_to_try(chosen, candidates, tie=tie, most=most, origin=origin)
+        assert len(set(hosts)) == len(hosts) == min(most, len(chosen) + len(prefill))
+        assert hosts[:1] == chosen[:1] or not chosen
+        assert not prefill or not hosts or hosts[-1] in prefill
+        if origin in hosts:
+            assert hosts[-1] == origin
 
 
 def worker(name: str, role: str, **load: int) -> Candidate:

@@ -1,0 +1,246 @@
+"""HTTP/1.1 for the prefill leg, and nothing more: one POST, one whole answer, kept connections.
+
+The leg is on every request's way, and a general client costs more than all the rest of the picker's work for it.
+"""
+
+import asyncio
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+KEEP_ALIVE_S = 4.0
+"""Below the 5 s after which vLLM's server closes an idle connection."""
+
+CONNECT_TIMEOUT_S = 1.0
+MOST_HEAD_BYTES = 64 * 1024
+MOST_BODY_BYTES = 64 * 1024 * 1024
+
+
+class ConnectError(Exception):
+    """No connection could be made: the worker has not seen the request."""
+
+
+class BrokenError(Exception):
+    """The connection broke, or what came over it was no HTTP; the worker may have seen the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A whole answer."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+class HttpPool:
+    """Connections to workers by address."""
+
+    def __init__(self) -> None:
+        self._idle: dict[str, list[_Connection]] = {}
+
+    async def post(self, address: str, path: str, body: bytes, headers: Mapping[str, str]) -> Response:
+        """Send a body and return the answer; cancelling it closes the connection.
+
+        Raises:
+            ConnectError: nobody listens at the address, or it cannot be reached.
+            BrokenError: the connection broke before the answer was whole.
+        """
+        request = _request(address, path, body, headers)
+        connection = self._kept(address)
+        if connection is not None:
+            try:
+                return await self._exchange(address, connection, request)
+            except BrokenError:
+                if connection.heard:
+                    raise
+                # Closed by the worker while it was idle, most likely: a new connection tells.
+        return await self._exchange(address, await _connect(address), request)
+
+    async def _exchange(self, address: str, connection: "_Connection", request: bytes) -> Response:
+        try:
+            response = await connection.exchange(request)
+        except BaseException:
+            connection.close()
+            raise
+        if connection.reusable:
+            connection.idle_since_s = asyncio.get_running_loop().time()
+            self._idle.setdefault(address, []).append(connection)
+        else:
+            connection.close()
+        return response
+
+    def _kept(self, address: str) -> "_Connection | None":
+        idle = self._idle.get(address)
+        youngest_s = asyncio.get_running_loop().time() - KEEP_ALIVE_S
+        while idle:
+            connection = idle.pop()
+            if connection.reusable and connection.idle_since_s > youngest_s:
+                return connection
+            connection.close()
+        self._idle.pop(address, None)
+        return None
+
+    def keep_only(self, addresses: Collection[str]) -> None:
+        """Close the idle connections to all other addresses: their workers are gone."""
+        for address in self._idle.keys() - set(addresses):
+            for connection in self._idle.pop(address):
+                connection.close()
+
+
+class _Connection(asyncio.Protocol):
+    """One connection, which carries one exchange at a time."""
+
+    def __init__(self) -> None:
+        self.reusable = True
+        self.heard = False
+        """Whether anything of the present answer has come."""
+        self.idle_since_s = 0.0
+        self._transport: asyncio.Transport | None = None
+        self._waiter: asyncio.Future[Response] | None = None
+        self._received = bytearray()
+        self._head: _Head | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's own does not inherit from asyncio's
+
+    def data_received(self, data: bytes) -> None:
+        self.heard = True
+        self._received += data
+        try:
+            self._advance()
+        except ValueError as error:
+            self._fail(f"an answer that is no HTTP: {error}")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.reusable = False
+        if self._head is not None and self._head.until_close and exc is None:
+            self._finish(bytes(self._received))
+        else:
+            self._fail(f"the connection broke{f': {exc}' if exc else ''}")
+
+    def close(self) -> None:
+        self.reusable = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def exchange(self, request: bytes) -> Response:
+        if self._transport is None or self._transport.is_closing():
+            raise BrokenError("the connection broke")
+        self.heard = False
+        self._head = None
+        self._received.clear()
+        self._waiter = asyncio.get_running_loop().create_future()
+        self._transport.write(request)
+        return await self._waiter
+
+    def _advance(self) -> None:
+        """Take in what has come; finish the exchange once the answer is whole."""
+        if self._head is None:
+            end = self._received.find(b"\r\n\r\n")
+            if end < 0:
+                if len(self._received) > MOST_HEAD_BYTES:
+                    raise ValueError(f"its head is longer than {MOST_HEAD_BYTES} bytes")
+                return
+            self._head = _parse_head(bytes(self._received[:end]))
+            del self._received[: end + 4]
+            if self._head.status < 200:  # 100 Continue and the like: the answer is yet to come
+                self._head = None
+                self._advance()
+                return
+        if len(self._received) > MOST_BODY_BYTES:
+            raise ValueError(f"its body is longer than {MOST_BODY_BYTES} bytes")
+        body = _dechunked(self._received) if self._head.chunked else self._counted(self._head)
+        if body is not None:
+            self._finish(body)
+
+    def _counted(self, head: "_Head") -> bytes | None:
+        if head.until_close or len(self._received) < head.length:
+            return None
+        return bytes(self._received[: head.length])
+
+    def _finish(self, body: bytes) -> None:
+        head, waiter, self._waiter = self._head, self._waiter, None
+        if head is None or waiter is None or waiter.done():
+            self.close()
+            return
+        self.reusable = self.reusable and head.keep and not head.until_close
+        waiter.set_result(Response(head.status, head.content_type, body))
+
+    def _fail(self, why: str) -> None:
+        self.close()
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(BrokenError(why))
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    status: int
+    content_type: str
+    length: int
+    chunked: bool
+    keep: bool
+    until_close: bool
+
+
+def _request(address: str, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+    lines = [f"POST {path} HTTP/1.1", f"host: {address}", f"content-length: {len(body)}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    if any("\r" in line or "\n" in line for line in lines):
+        raise BrokenError("a header with a line break")
+    return "\r\n".join(lines).encode("latin-1", "replace") + b"\r\n\r\n" + body
+
+
+def _parse_head(head: bytes) -> _Head:
+    first, *rest = head.split(b"\r\n")
+    version, status, *_ = first.split(b" ", 2)
+    if not version.startswith(b"HTTP/1."):
+        raise ValueError(f"it begins with {first[:20]!r}")
+    fields: dict[bytes, bytes] = {}
+    for line in rest:
+        name, _, value = line.partition(b":")
+        fields[name.strip().lower()] = value.strip()
+    chunked = fields.get(b"transfer-encoding", b"").lower() == b"chunked"
+    code = int(status)
+    length = fields.get(b"content-length", b"0" if code in (204, 304) else None)
+    keep = fields.get(b"connection", b"close" if version == b"HTTP/1.0" else b"keep-alive").lower() != b"close"
+    return _Head(
+        status=code,
+        content_type=fields.get(b"content-type", b"application/json").decode("latin-1"),
+        length=int(length or 0),
+        chunked=chunked,
+        keep=keep,
+        until_close=not chunked and length is None,
+    )
+
+
+def _dechunked(received: bytearray) -> bytes | None:
+    """Return the body if all of its chunks have come, else None."""
+    parts: list[bytes] = []
+    at = 0
+    while True:
+        end = received.find(b"\r\n", at)
+        if end < 0:
+            return None
+        size = int(received[at:end].split(b";", 1)[0], 16)
+        start = end + 2
+        if len(received) < start + size + 2:
+            return None
+        if size == 0:
+            return b"".join(parts)
+        parts.append(bytes(received[start : start + size]))
+        at = start + size + 2
+
+
+async def _connect(address: str) -> _Connection:
+    host, _, port = address.rpartition(":")
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            _, connection = await asyncio.get_running_loop().create_connection(_Connection, host.strip("[]"), int(port))
+    except TimeoutError as error:
+        raise ConnectError(f"no connection within {CONNECT_TIMEOUT_S:g} s") from error
+    except OSError as error:
+        raise ConnectError(os.strerror(error.errno) if error.errno else str(error)) from error
+    return connection

@@ -1,0 +1,157 @@
+"""The prefill leg's HTTP: whole answers in every framing, and each way in which there is none."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+import pytest_asyncio
+
+from swingpool.picker.wire import BrokenError, ConnectError, HttpPool, Response
+
+Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Serve = Callable[[Script], Awaitable[str]]
+OK = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n"
+
+
+@pytest_asyncio.fixture
+async def serve() -> AsyncIterator[Serve]:
+    """Starts servers that do to each connection what a script says, and ends them."""
+    servers: list[asyncio.Server] = []
+
+    async def start(script: Script) -> str:
+        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                await script(reader, writer)
+            except (asyncio.IncompleteReadError, ConnectionError):
+                pass
+            finally:
+                writer.close()
+
+        server = await asyncio.start_server(connected, "127.0.0.1", 0)
+        servers.append(server)
+        return f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+async def request(reader: asyncio.StreamReader) -> bytes:
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = next(int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.startswith(b"content-length:"))
+    return head + await reader.readexactly(length)
+
+
+def answering(*pieces: bytes, close: bool = False) -> Script:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await request(reader)
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(0)
+            if close:
+                return
+
+    return script
+
+
+async def post(address: str, pool: HttpPool | None = None, body: bytes = b"{}") -> Response:
+    return await (pool or HttpPool()).post(address, "/v1/completions?a=b", body, {"x-request-id": "r"})
+
+
+@pytest.mark.parametrize(
+    ("pieces", "close"),
+    [
+        ((OK + b"content-length: 5\r\n\r\nhello",), False),
+        ((OK + b"content-length: 5\r", b"\n\r\nhel", b"lo"), False),
+        ((OK + b"transfer-encoding: chunked\r\n\r\n3;x=y\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n",), False),
+        ((OK + b"transfer-encoding: chunked\r\n\r\n", b"5\r", b"\nhello\r\n0\r\n", b"\r\n"), False),
+        ((OK + b"\r\nhello",), True),
+        ((b"HTTP/1.1 100 Continue\r\n\r\n", OK + b"content-length: 5\r\n\r\nhello"), False),
+    ],
+    ids=["counted", "in pieces", "chunked", "chunked in pieces", "until close", "continue"],
+)
+async def test_an_answer_in_any_framing(serve: Serve, pieces: tuple[bytes, ...], close: bool) -> None:
+    address = await serve(answering(*pieces, close=close))
+    assert await post(address) == Response(200, "text/plain", b"hello")
+
+
+async def test_one_connection_carries_many_and_big_requests(serve: Serve) -> None:
+    connections: list[bytes] = []
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(b"")
+        while True:
+            sent = await request(reader)
+            assert sent.startswith(b"POST /v1/completions?a=b HTTP/1.1\r\n")
+            assert b"\r\nx-request-id: r\r\n" in sent
+            body = sent.partition(b"\r\n\r\n")[2]
+            writer.write(OK + b"content-length: %d\r\n\r\n" % len(body) + body)
+            await writer.drain()
+
+    address, pool = await serve(script), HttpPool()
+    for size in (0, 10, 3_000_000):
+        assert len((await post(address, pool, b"x" * size)).body) == size
+    assert len(connections) == 1
+    pool.keep_only([])
+    await post(address, pool)
+    assert len(connections) == 2
+
+
+async def test_a_connection_that_was_closed_while_idle_is_replaced(serve: Serve) -> None:
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request(reader)
+        writer.write(OK + b"content-length: 2\r\n\r\nok")
+        await writer.drain()
+
+    address, pool = await serve(once), HttpPool()
+    for _ in range(5):
+        assert (await post(address, pool)).body == b"ok"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\n",
+        OK + b"content-length: 50\r\n\r\nshort",
+        OK + b"transfer-encoding: chunked\r\n\r\n5\r\nhel",
+        b"SSH-2.0-OpenSSH\r\n\r\n",
+        OK + b"content-length: many\r\n\r\n",
+        OK + b"transfer-encoding: chunked\r\n\r\nzz\r\n",
+        b"\r\n\r\n",
+    ],
+)
+async def test_half_answers_and_nonsense_are_told_as_broken(serve: Serve, answer: bytes) -> None:
+    address = await serve(answering(answer, close=True))
+    with pytest.raises(BrokenError):
+        await post(address)
+
+
+async def test_nobody_listens(serve: Serve) -> None:
+    with pytest.raises(ConnectError, match="refused"):
+        await post("127.0.0.1:1")
+
+
+async def test_headers_cannot_smuggle_a_request(serve: Serve) -> None:
+    address = await serve(answering(OK + b"content-length: 0\r\n\r\n"))
+    with pytest.raises(BrokenError, match="line break"):
+        await HttpPool().post(address, "/", b"", {"authorization": "x\r\nhost: evil"})
+
+
+async def test_cancelling_closes_the_connection(serve: Serve) -> None:
+    closed = asyncio.Event()
+    asked = asyncio.Event()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request(reader)
+        asked.set()
+        await reader.read()
+        closed.set()
+
+    asking = asyncio.create_task(post(await serve(script)))
+    await asked.wait()
+    asking.cancel()
+    await asyncio.wait_for(closed.wait(), 10)
+    assert asking.cancelled()
