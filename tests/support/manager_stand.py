@@ -1,4 +1,4 @@
-"""A manager as its own process with a ServiceAccount's rights, in a namespace of its own; and what kubelets would say."""
+"""A manager as a process with a ServiceAccount's rights, in a namespace of its own; and what kubelets would say."""
 
 import os
 import secrets

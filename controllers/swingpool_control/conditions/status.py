@@ -85,7 +85,7 @@ def invalid(
     judged = _conditions(status.conditions, findings, generation=generation, now_unix_s=now_unix_s)
     fresh = {condition.type for condition in judged}
     others = [condition for condition in status.conditions if condition.type not in fresh]
-    return status.model_copy(update={"observed_generation": generation, "conditions": [*judged, *others]})
+    return status.model_copy(update={"observed_generation": generation, "conditions": (*judged, *others)})
 
 
 def kept_plan(before: Plan | None, now: Plan | None) -> Plan | None:

@@ -99,14 +99,10 @@ def worker_patch(pod: Object, action: PatchWorker) -> list[Operation]:
         pod: the pod as it was seen last; it tells which maps and keys exist.
         action: what to change.
     """
-    operations: list[Operation] = [
-        {"op": "test", "path": "/metadata/uid", "value": action.uid},
-        {
-            "op": "test",
-            "path": f"/metadata/labels/{_escaped(names.LABEL_ROLE)}",
-            "value": action.expected_role or None,
-        },
-    ]
+    operations: list[Operation] = [{"op": "test", "path": "/metadata/uid", "value": action.uid}]
+    if labels_of(pod):  # without any label there is no role, and no path by which to test it
+        role_path = f"/metadata/labels/{_escaped(names.LABEL_ROLE)}"
+        operations.append({"op": "test", "path": role_path, "value": action.expected_role or None})
     operations += _map_patch("/metadata/labels", labels_of(pod), action.labels)
     operations += _map_patch("/metadata/annotations", annotations_of(pod), action.annotations)
     return operations

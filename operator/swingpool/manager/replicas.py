@@ -31,7 +31,7 @@ def owned_by_template(deployment: Object) -> bool:
 
 
 async def set_replicas(writes: Writes, deployment: Object, replicas: int) -> Object:
-    """Set the replicas of this very Deployment; 409 if it was replaced by another of its name."""
+    """Set the replicas of this very Deployment; 422 if another has its name now, 409 if none has."""
     return await writes.apply(
         {
             "apiVersion": DEPLOYMENT.api_version,

@@ -12,7 +12,7 @@ from swingpool_control.conditions.view import parse_status
 async def write_status(writes: Writes, cluster: Object, status: InferenceClusterStatus, memory: ClusterMemory) -> bool:
     """Write a status if it says something new; tell whether it was written.
 
-    It names the uid, so that a new cluster of the same name never gets the old one's status (409). What the server made
+    It names the uid, so that a new cluster of the same name never gets the old one's status (422). What the server made
     of the last write is remembered: if it stored something else than it was asked to, asking again would not help.
 
     Raises:

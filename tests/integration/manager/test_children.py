@@ -8,6 +8,7 @@ import pytest
 from swingpool_control.conditions.view import parse_spec
 from swingpool_control.resources.render import children
 from swingpool_control.resources.settings import RenderSettings
+from tests.support import inference_clusters
 from tests.support.manager_stand import ManagerProcess, Place, until
 
 pytestmark = pytest.mark.integration
@@ -245,3 +246,15 @@ def test_the_manager_is_alive_ready_and_logs_one_json_object_a_line(running: Man
     assert about
     assert all("/" in line["cluster"] and line["kind"] and line["child"] for line in about)
     assert not [line for line in lines if line["level"] == "ERROR"]
+
+
+def test_a_manager_of_one_namespace_leaves_others_alone(here: Place, running: ManagerProcess, clusters: Any) -> None:
+    resource = clusters("here", PREFILL, DECODE)
+    elsewhere = f"/apis/{inference_clusters.API_VERSION}/namespaces/default/inferenceclusters"
+    here.plane.api.call("POST", elsewhere, {**inference_clusters.smallest(), "spec": resource["spec"]})
+    try:
+        until("made here", lambda: applied(here, resource))
+        assert here.plane.api.call("GET", "/apis/apps/v1/namespaces/default/deployments")["items"] == []
+        assert "default/chat" not in running.log()
+    finally:
+        here.plane.api.call("DELETE", f"{elsewhere}/chat")

@@ -55,3 +55,8 @@ def test_only_what_is_there_is_removed() -> None:
 def test_a_worker_without_a_role_is_expected_to_have_none() -> None:
     operations = worker_patch(pod(labels={"x": "y"}), action(expected_role="", labels={names.LABEL_ROLE: "decode"}))
     assert operations[1] == {"op": "test", "path": ROLE_PATH, "value": None}
+    bare = worker_patch(pod(labels={}), action(expected_role="", labels={names.LABEL_ROLE: "decode"}))
+    assert bare[1:] == [
+        {"op": "test", "path": "/metadata/labels", "value": None},
+        {"op": "add", "path": "/metadata/labels", "value": {names.LABEL_ROLE: "decode"}},
+    ]
