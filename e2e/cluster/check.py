@@ -23,6 +23,8 @@ _PATIENCE_S = 120.0
 def run(progress: Progress) -> None:
     """Run every check, or raise ClusterError at the first that fails; the cluster is down in the end."""
     target = cluster()
+    if target.running:
+        raise ClusterError("a cluster is up, and this check would take it down: `python -m e2e.cluster down` first")
     target.down(progress)
     before = traces.snapshot()
     target.up(progress)

@@ -25,9 +25,9 @@ def silent(line: str) -> None:
 
 
 @contextmanager
-def lock(name: str, progress: Progress = silent) -> Iterator[None]:
-    """Hold a machine-wide lock; it ends with the process that holds it, however that ends."""
-    path = cache() / "locks" / f"{name}.lock"
+def lock(name: str, progress: Progress = silent, *, directory: Path | None = None) -> Iterator[None]:
+    """Hold a lock, by default one of the cache; it ends with the process that holds it, however that ends."""
+    path = (directory or cache() / "locks") / f"{name}.lock"
     path.parent.mkdir(exist_ok=True)
     with path.open("w") as file:
         try:

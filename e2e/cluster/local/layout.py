@@ -15,6 +15,9 @@ POD_RANGE = "10.244.0.0/16"
 PORTS = Ports(api=6443, etcd_client=2379, etcd_peer=2380, controller_manager=10257, scheduler=10259)
 COREDNS_READY_PORT = 8181
 
+LOCKS = Path("/run/lock")
+"""Where the lock on the machine's one cluster lies, whichever cache its users have."""
+
 RUN = Path("/run/swingpool")
 """Sockets, whose paths must be short, and the link to the state of the cluster that runs; gone after a reboot."""
 

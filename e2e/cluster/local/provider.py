@@ -14,7 +14,7 @@ from e2e.cluster.controlplane import ControlPlane, Settings
 from e2e.cluster.credentials import USERS, node_user
 from e2e.cluster.interface import AuditEvent, ClusterError, Progress
 from e2e.cluster.local import cgroups, network, packages, pause
-from e2e.cluster.local.layout import CONTROL_PLANE_ADDRESS, DNS_ADDRESS, NODES, PORTS, RUN, NodeSpec, state
+from e2e.cluster.local.layout import CONTROL_PLANE_ADDRESS, DNS_ADDRESS, LOCKS, NODES, PORTS, RUN, NodeSpec, state
 from e2e.cluster.local.node import Node
 from e2e.cluster.local.services import Services
 from e2e.cluster.paths import lock, silent
@@ -50,7 +50,12 @@ class LocalCluster:
     @property
     def running(self) -> bool:
         """Whether the cluster came up in full, its daemons run and its API server answers."""
-        return _complete().exists() and network.HANDLE.exists() and self._processes.all_run() and self._plane.running
+        return (
+            _complete(state()).exists()
+            and network.HANDLE.exists()
+            and self._processes.all_run()
+            and self._plane.running
+        )
 
     @property
     def kubeconfig(self) -> Path:
@@ -65,7 +70,7 @@ class LocalCluster:
     def up(self, progress: Progress = silent) -> None:
         """Bring the cluster up, or do nothing if it is; clear first what a crashed run left. Raises ClusterError."""
         packages.ensure(progress)
-        with lock("local", progress):
+        with lock("swingpool-cluster", progress, directory=LOCKS):
             if self.running:
                 progress("the local cluster is up already")
                 return
@@ -83,7 +88,7 @@ class LocalCluster:
 
     def down(self, progress: Progress = silent) -> None:
         """Take the cluster down and leave nothing but caches. Doing it twice is harmless."""
-        with lock("local", progress):
+        with lock("swingpool-cluster", progress, directory=LOCKS):
             if _traces():
                 progress("taking the local cluster down")
                 self._clear()
@@ -169,11 +174,15 @@ class LocalCluster:
         _in_parallel(lambda node: node.finish(self._plane.api), self._nodes)
         self._services.finish()
         self._plane.wait_for_controllers()
-        _complete().touch()
+        _complete(state()).touch()
         progress(f"Kubernetes {self.server_version()} is up: {', '.join(map(_describe, NODES))}")
 
     def _clear(self) -> None:
-        """Remove every trace of a cluster, however it ended, but the caches."""
+        """Remove every trace of a cluster, however it ended, but the caches. Raises ClusterError if it is another's."""
+        other = (RUN / "state").resolve()
+        if other != state() and _complete(other).exists() and Processes(other).all_run():
+            owner = f"SWINGPOOL_CACHE={other.parents[1]}"
+            raise ClusterError(f"a cluster with another cache is up: `{owner} python -m e2e.cluster down` first")
         if state().exists():
             for node in self._nodes:
                 node.stop()
@@ -197,9 +206,9 @@ def _traces() -> bool:
     return RUN.exists() or network.HANDLE.exists() or state().exists() or cgroups.exist()
 
 
-def _complete() -> Path:
-    """Return the file that is there once a cluster came up in full; a crash may come before."""
-    return state() / "complete"
+def _complete(directory: Path) -> Path:
+    """Return the file that is there once a cluster with that state came up in full; a crash may come before."""
+    return directory / "complete"
 
 
 def _copy_logs(directory: Path) -> None:
