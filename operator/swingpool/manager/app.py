@@ -11,7 +11,7 @@ import random
 import signal
 import time
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, cast
 
 import kopf
 from aiohttp import web
@@ -167,6 +167,8 @@ class Manager:
                 clusterwide=not namespaces,
                 namespaces=namespaces,
                 stop_flag=self._stop,
+                # Else kopf looks the user up, and a container's uid need not have a name.
+                identity=cast(Any, self._options.pod_name),
             )
         except Exception as error:
             log.exception("watching ended")
