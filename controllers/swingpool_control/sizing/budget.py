@@ -36,7 +36,9 @@ def broken(budgets: Budgets, pools: tuple[PoolFacts, ...], counts: Mapping[str, 
         used = sum(_at_once(pool, counts[pool.name]) * pool.accelerators for pool in covered)
         if used > budget.max:
             which = "accelerators" if budget.product == ALL_PRODUCTS else budget.product
-            return Bound(code="AcceleratorBudget", message=f"the budget of {budget.max} {which}")
+            kept = sum(pool.surge * pool.accelerators for pool in covered if counts[pool.name] > 0)
+            spare = f", of which rolling updates need {kept}," if kept else ""
+            return Bound(code="AcceleratorBudget", message=f"the budget of {budget.max} {which}{spare}")
     if budgets.cost_per_hour is None:
         return None
     return _broken_cost(money(budgets.cost_per_hour), pools, counts)
