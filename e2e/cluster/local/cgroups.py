@@ -40,9 +40,10 @@ def create(nodes: Sequence[str]) -> None:
             directory = hierarchy / group
             try:
                 directory.mkdir(exist_ok=True)
-                if unified and group != DAEMONS:
+                if not unified:
+                    _copy_down(directory)
+                elif group != DAEMONS:
                     _delegate(directory.parent)
-                _copy_down(directory)
             except OSError as error:
                 raise ClusterError(f"control group {directory}: {error}") from None
 

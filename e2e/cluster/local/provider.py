@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from e2e.cluster import images, tools
-from e2e.cluster.binaries import binaries
+from e2e.cluster.binaries import CONTROL_PLANE, binaries
 from e2e.cluster.controlplane import ControlPlane, Settings
 from e2e.cluster.credentials import USERS, node_user
 from e2e.cluster.interface import AuditEvent, ClusterError, Progress
@@ -20,7 +20,7 @@ from e2e.cluster.local.services import Services
 from e2e.cluster.paths import lock, silent
 from e2e.cluster.processes import Processes
 
-_PROGRAMS = ("kubelet", "kube-proxy", "coredns")
+_PROGRAMS = (*CONTROL_PLANE, "kube-scheduler", "kubelet", "kube-proxy", "coredns", "helm", "pause")
 
 
 class LocalCluster:
