@@ -48,7 +48,7 @@ def until(what: str, look: Callable[[], T | None], *, timeout_s: float = 60.0) -
         if found:
             return found
         assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
-        time.sleep(0.05)
+        time.sleep(0.15)
 
 
 @dataclass

@@ -77,16 +77,13 @@ class Kube:
         call = self.lightkube.get(kind.resource, name, namespace=namespace)
         return await self._done("get", kind, f"{namespace}/{name}", call)
 
-    async def list(
-        self, kind: Kind, *, namespace: str | None, labels: dict[str, str] | None = None, name: str | None = None
-    ) -> ObjectList:
+    async def list(self, kind: Kind, *, namespace: str | None, labels: dict[str, str] | None = None) -> ObjectList:
         """Return the objects of a kind, page by page.
 
         Args:
             kind: the kind.
             namespace: where; None for everywhere.
             labels: only objects with these.
-            name: only the object of this name.
         """
 
         async def pages() -> ObjectList:
@@ -95,7 +92,6 @@ class Kube:
                 namespace=namespace or "*",
                 chunk_size=PAGE,
                 labels=dict(labels) if labels else None,
-                fields={"metadata.name": name} if name else None,
             )
             objects = tuple([named(kind, item) async for item in found])
             return ObjectList(objects=objects, resource_version=found.resourceVersion)

@@ -36,11 +36,6 @@ class KubeError(Exception):
         return self.status == 409
 
     @property
-    def forbidden(self) -> bool:
-        """RBAC, a quota or an admission plugin refused the call."""
-        return self.status == 403
-
-    @property
     def invalid(self) -> bool:
         """The server will refuse the same call again: validation, or a test of a JSON patch that failed."""
         return self.status in (400, 415, 422)
