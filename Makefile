@@ -44,14 +44,18 @@ verify: $(STAMP) ## Check format, lint, types, borders, generated files and file
 format: $(STAMP) ## Format the code and fix what can be fixed.
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-generate: $(STAMP) ## Write the generated files anew (CRD and its copies).
+generate: $(STAMP) ## Write the generated files anew (CRD, its copies, field reference, install manifest).
 	@$(BIN)/python -m tools.generate
+	@$(BIN)/python -m tools.manifests
 
 cluster-up: $(STAMP) ## Bring up the development cluster and leave it running.
 	@$(BIN)/python -m e2e.cluster up
 
 cluster-down: $(STAMP) ## Take the development cluster down.
 	@$(BIN)/python -m e2e.cluster down
+
+image: $(STAMP) ## Build the image, and load it into the development cluster if that is up.
+	@$(BIN)/python -m e2e.cluster image
 
 lock: $(STAMP) ## Pin the dependencies anew.
 	@tools/lock.sh

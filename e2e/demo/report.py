@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from e2e.demo.live import latency
 from e2e.demo.moments import Flip, Objective
 from e2e.load.record import Record
 from e2e.load.summary import percentile, summarize
@@ -110,26 +109,12 @@ def write(outcome: Outcome, path: Path) -> None:
 
 def show(outcome: Outcome, console: Console) -> None:
     """Print the summary: phases, then bars."""
-    phases = Table(title="By phase", title_justify="left", header_style="grey62")
-    phases.add_column("phase")
-    for name in (
-        "requests",
-        "failed",
-        "prompt tokens",
-        "output tokens",
-        "TTFT p50",
-        "p95",
-        "p99",
-        "ITL p50",
-        "p95",
-        "p99",
-    ):
-        phases.add_column(name, justify="right")
+    phases = Table(title="By phase; latencies p50 / p95 / p99", title_justify="left", header_style="grey62")
+    phases.add_column("phase", no_wrap=True)
+    for name in ("sent", "failed", "TTFT", "ITL"):
+        phases.add_column(name, justify="right", no_wrap=True)
     for item in summarize(outcome.records):
-        phases.add_row(
-            item.phase, str(item.sent), str(item.failed), f"{item.prompt_tokens:,}", f"{item.output_tokens:,}",
-            *(latency(value) for value in item.ttft_s.values()), *(latency(value) for value in item.itl_s.values()),
-        )  # fmt: skip
+        phases.add_row(item.phase, str(item.sent), str(item.failed), _spread(item.ttft_s), _spread(item.itl_s))
     console.print(phases)
     verdicts = Table(title="What must hold", title_justify="left", header_style="grey62")
     for name in ("", "bar", "seen", "limit"):
@@ -139,3 +124,8 @@ def show(outcome: Outcome, console: Console) -> None:
         seen = "-" if bar.value is None else f"{bar.value:.3g}" if isinstance(bar.value, float) else str(bar.value)
         verdicts.add_row(mark, bar.name, seen, bar.limit)
     console.print(verdicts)
+
+
+def _spread(latencies_s: Mapping[str, float | None]) -> str:
+    values = ("-" if value is None else f"{value * 1000:,.0f}" for value in latencies_s.values())
+    return f"{' / '.join(values)} ms"

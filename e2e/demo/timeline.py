@@ -20,6 +20,7 @@ from swingpool_control import names
 
 INK, FAINT, GRID, MISSED = "#1f2933", "#7b8794", "#e4e7eb", "#d64545"
 COLOURS = {names.ROLE_PREFILL: "#ef8a3c", names.ROLE_DECODE: "#2f80c2", names.ROLE_DRAINING: "#9aa5b1"}
+LEAST_SHOWN_S = 0.005
 _STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
@@ -188,6 +189,9 @@ def _latency(axes: Axes, found: Rolling, metric: str, heading: str, story: Story
     axes.plot(found.at_s, found.p95, color=colour, linewidth=1.8, label="p95")
     axes.plot(found.at_s, found.p50, color=colour, linewidth=1.2, alpha=0.55, label="p50")
     axes.set_yscale("log")
+    # Tokens that a busy client reads in one go lie microseconds apart: below this they say nothing of the workers.
+    shown = [value for value in (*found.p95, *found.p50) if value >= LEAST_SHOWN_S]
+    axes.set_ylim(bottom=min(shown, default=LEAST_SHOWN_S) * 0.8)
     axes.yaxis.set_major_locator(mpl.ticker.LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: latency(value)))
     axes.yaxis.set_minor_formatter(mpl.ticker.NullFormatter())
