@@ -1,7 +1,7 @@
 """Write manifests/install.yaml, the chart's defaults as plain YAML for those without Helm: `python -m tools.manifests`.
 
-It needs Helm, which is built from its Go module where there is none; hence it is no part of `make generate`, and the
-integration tests compare the committed file with what it writes.
+It needs Helm, which is built from its Go module where there is none; hence `make verify` leaves it to the integration
+tests to compare the committed file with what this writes.
 """
 
 import subprocess
