@@ -19,6 +19,12 @@ def _progress() -> Progress:
     return say
 
 
+def _demand(target: Cluster) -> None:
+    """Raise ClusterError unless the cluster is up."""
+    if not target.kubeconfig.exists():
+        raise ClusterError("no cluster is up: `python -m e2e.cluster up` first")
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.pass_context
 def main(context: click.Context) -> None:
@@ -59,6 +65,7 @@ def status(target: Cluster) -> None:
 @click.pass_obj
 def kubectl(target: Cluster, arguments: tuple[str, ...]) -> None:
     """Run kubectl as administrator of the cluster."""
+    _demand(target)
     sys.exit(target.kubectl_here(*arguments))
 
 
@@ -67,6 +74,7 @@ def kubectl(target: Cluster, arguments: tuple[str, ...]) -> None:
 @click.pass_obj
 def helm(target: Cluster, arguments: tuple[str, ...]) -> None:
     """Run Helm as administrator of the cluster."""
+    _demand(target)
     done = target.helm(*arguments, check=False)
     click.echo(done.stdout, nl=False)
     click.echo(done.stderr, nl=False, err=True)
@@ -89,6 +97,7 @@ def image(target: Cluster) -> None:
 @click.pass_obj
 def diagnose(target: Cluster, directory: Path) -> None:
     """Write objects, events and logs of the cluster into DIRECTORY."""
+    _demand(target)
     target.diagnostics(directory)
 
 
