@@ -53,6 +53,11 @@ class BatchingEngine:
         return len(self._sequences) - len(self._running)
 
     @property
+    def loading(self) -> int:
+        """Sequences whose KV cache is on its way."""
+        return len(self._loading)
+
+    @property
     def kv_usage(self) -> float:
         """Share of the KV blocks that are held, 0-1."""
         return self.pool.used / self.pool.total

@@ -43,8 +43,21 @@ class Metrics:
         self._preemptions = self._counter("num_preemptions", "Preemptions.")
         self._queries = self._counter("prefix_cache_queries", "Prompt tokens looked up in the prefix cache.")
         self._hits = self._counter("prefix_cache_hits", "Prompt tokens found in the prefix cache.")
+        self._external_queries = self._counter(
+            "external_prefix_cache_queries", "Prompt tokens that might have come from another worker."
+        )
+        self._external_hits = self._counter(
+            "external_prefix_cache_hits", "Prompt tokens that came from another worker."
+        )
+        self._cached = self._counter("prompt_tokens_cached", "Prompt tokens that were not computed.")
         self._expired = self._counter("nixl_num_kv_expired_reqs", "Requests whose KV cache nobody pulled in time.")
         self._failed = self._counter("nixl_num_failed_transfers", "Pulls of KV cache that failed.")
+        self._waiting_why = Gauge(
+            "vllm:num_requests_waiting_by_reason",
+            "Requests that wait: for capacity, or (deferred) for their KV cache.",
+            (*_LABELS, "reason"),
+            registry=self._registry,
+        )
         self._sources = Counter(
             "vllm:prompt_tokens_by_source",
             "Prompt tokens by where their KV cache came from.",
@@ -84,6 +97,8 @@ class Metrics:
         engine, counters = self._engine, self._engine.counters
         self._running.set(engine.running)
         self._waiting.set(engine.waiting)
+        self._waiting_why.labels(*self._labels, "deferred").set(engine.loading)
+        self._waiting_why.labels(*self._labels, "capacity").set(engine.waiting - engine.loading)
         self._kv_usage.set(engine.kv_usage)
         sources = {
             "local_compute": counters.local_compute_tokens,
@@ -92,7 +107,11 @@ class Metrics:
         }
         for source, total in sources.items():
             self._advance(self._sources.labels(*self._labels, source), source, total)
-        self._advance(self._prompt, "prompt", sum(sources.values()))
+        prompt, transferred = sum(sources.values()), counters.transferred_tokens
+        self._advance(self._prompt, "prompt", prompt)
+        self._advance(self._external_queries, "external queries", prompt)
+        self._advance(self._external_hits, "external hits", transferred)
+        self._advance(self._cached, "cached", counters.local_cache_tokens + transferred)
         self._advance(self._preemptions, "preemptions", counters.preemptions)
         self._advance(self._queries, "queries", counters.prefix_queries)
         self._advance(self._hits, "hits", counters.prefix_hits)

@@ -73,12 +73,14 @@ class Generation:
         return sum(choice.prompt.tokens for choice in self.choices[:: self.answers])
 
 
-def decode(body: bytes) -> dict[str, Any]:
+def decode(body: bytes, content_type: str) -> dict[str, Any]:
     """Return a request's body.
 
     Raises:
-        RequestError: it is not a JSON object.
+        RequestError: it is not said to be JSON, or is no JSON object.
     """
+    if content_type != "application/json":
+        raise RequestError(400, "Bad Request", f"Unsupported media type {content_type}: must be application/json")
     try:
         data = orjson.loads(body)
     except ValueError as error:
@@ -109,7 +111,7 @@ def parse(data: Mapping[str, Any], *, chat: bool, options: Options) -> Generatio
         model=model,
         choices=choices,
         answers=answers,
-        max_tokens=limit or options.max_model_len - choices[0].prompt.tokens,
+        max_tokens=max(1, min(limit or options.max_model_len, options.max_model_len - choices[0].prompt.tokens)),
         stream=bool(data.get("stream")),
         include_usage=bool(stream_options.get("include_usage")),
         continuous_usage=bool(stream_options.get("continuous_usage_stats")),
@@ -134,18 +136,21 @@ def _model(data: Mapping[str, Any], options: Options) -> str:
     if not isinstance(model, str):
         raise bad_request("model must be a string", parameter="model")
     if model not in options.served_names:
-        raise RequestError(404, "NotFoundError", f"The model `{model}` does not exist.", parameter="model")
+        known = ", ".join(options.served_names)
+        raise RequestError(
+            404, "NotFoundError", f"The model `{model}` does not exist. There is: {known}.", parameter="model"
+        )
     return model
 
 
 def _completion_prompts(data: Mapping[str, Any], options: Options) -> list[Prompt]:
     prompt = data.get("prompt")
-    if isinstance(prompt, str):
+    if isinstance(prompt, str) and prompt:
         return [_from_text(prompt, options)]
     if isinstance(prompt, list) and prompt:
         if _all(prompt, _is_token):
             return [_from_ids(prompt, options)]
-        if _all(prompt, lambda item: isinstance(item, str)):
+        if _all(prompt, lambda item: isinstance(item, str) and bool(item)):
             return [_from_text(item, options) for item in prompt]
         if _all(prompt, lambda item: isinstance(item, list) and bool(item) and _all(item, _is_token)):
             return [_from_ids(item, options) for item in prompt]
@@ -173,16 +178,16 @@ def _content(content: Any) -> str:
     raise bad_request("a message's content must be a text or a list of parts", parameter="messages")
 
 
-def _choice(data: Mapping[str, Any], prompt: Prompt, number: int, limit: int | None, options: Options) -> Choice:
-    longest = options.max_model_len
-    if prompt.tokens + (limit or 1) > longest:
-        asked = f"{limit} output tokens were requested and " if limit else ""
+def _choice(data: Mapping[str, Any], prompt: Prompt, number: int, asked: int | None, options: Options) -> Choice:
+    """Return one answer; a limit beyond the context is lowered to it, a prompt beyond it is refused."""
+    room = options.max_model_len - prompt.tokens
+    if room < 1:
         raise bad_request(
-            f"This model's maximum context length is {longest} tokens. However, {asked}the prompt contains "
-            f"{prompt.tokens} input tokens. Please reduce the length of the prompt or of the output.",
+            f"This model's maximum context length is {options.max_model_len} tokens. However, the prompt contains "
+            f"{prompt.tokens} input tokens, which leaves no room for an output. Please shorten it.",
             parameter="input_tokens",
         )
-    limit = limit or longest - prompt.tokens
+    limit = room if asked is None else min(asked, room)
     least = _integer(data, "min_tokens", default=0, least=0, most=limit)
     seed = text.variant(prompt.seed, number)
     natural = limit + 1 if data.get("ignore_eos") else max(least, text.natural_length(seed))
@@ -206,6 +211,8 @@ def _integer(data: Mapping[str, Any], name: str, *, default: int, least: int, mo
     value = data.get(name)
     if value is None:
         return default
+    if isinstance(value, str) and value.removeprefix("-").isdecimal():
+        value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise bad_request(f"{name} must be an integer, not {value!r}", parameter=name)
     if value < least or (most is not None and value > most):

@@ -65,13 +65,10 @@ class TokenFrames:
         """Return what comes before the first token: a chat's role."""
         if not self._envelope.generation.chat:
             return b""
-        choice = {
-            "index": self._index,
-            "delta": {"role": "assistant", "content": ""},
-            "logprobs": None,
-            "finish_reason": None,
-        }
-        return framed(event({**self._envelope.head("chat.completion.chunk"), "choices": [choice]}))
+        choice = {"index": self._index, "delta": {"role": "assistant", "content": ""}}
+        choice |= {"logprobs": None, "finish_reason": None}
+        head = self._envelope.head("chat.completion.chunk")
+        return framed(event({**head, "choices": [choice], "prompt_token_ids": None, "prompt_text": None}))
 
     def token(self, word: bytes) -> bytes:
         """Return a token that is not the last."""
@@ -90,7 +87,12 @@ class TokenFrames:
         generation = self._envelope.generation
         choice: dict[str, object] = {"index": self._index}
         choice |= {"delta": {"content": word}} if generation.chat else {"text": word}
-        choice |= {"logprobs": None, "finish_reason": finish, "stop_reason": None, "token_ids": None}
+        choice |= {"logprobs": None, "finish_reason": finish}
+        if finish or not generation.chat:
+            choice["stop_reason"] = None
+        if not generation.chat:
+            choice["prompt_token_ids"] = None
+        choice["token_ids"] = None
         return {**self._envelope.head(chunk_kind(generation)), "choices": [choice]}
 
 

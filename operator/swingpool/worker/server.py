@@ -89,8 +89,7 @@ class Api:
         except RequestError as error:
             response = web.Response(status=error.status, body=error.body(), content_type=JSON)
         except web.HTTPException as error:
-            reason = protocol.RequestError(error.status, error.reason, error.reason)
-            response = web.Response(status=error.status, body=reason.body(), content_type=JSON)
+            response = _json({"detail": error.reason}, status=error.status)
         finally:
             self.in_flight -= 1
         if self.draining and not response.prepared:
@@ -132,7 +131,7 @@ class Api:
         return _json({"object": "list", "data": cards})
 
     async def _tokenize(self, request: web.Request) -> web.Response:
-        data = protocol.decode(await request.read())
+        data = protocol.decode(await request.read(), request.content_type)
         tokens = protocol.prompt_of(data, self._options).tokens
         return _json(
             {
@@ -151,7 +150,7 @@ class Api:
 
     async def _set_fault(self, request: web.Request) -> web.Response:
         try:
-            fault = self._faults.parse(protocol.decode(await request.read()))
+            fault = self._faults.parse(protocol.decode(await request.read(), JSON))
         except FaultError as error:
             raise protocol.bad_request(str(error)) from error
         if fault.kind in ("crash", "hang"):
@@ -174,7 +173,7 @@ class Api:
         return await self._generate(request, chat=True)
 
     async def _generate(self, request: web.Request, *, chat: bool) -> web.StreamResponse:
-        data = protocol.decode(await request.read())
+        data = protocol.decode(await request.read(), request.content_type)
         try:
             self._check_admission()
             generation = protocol.parse(data, chat=chat, options=self._options)
@@ -282,9 +281,13 @@ class Api:
             "remote_host": transfer.side_channel_host,
             "remote_port": transfer.side_channel_port,
             "tp_size": self._options.tensor_parallel_size,
+            "dcp_size": 1,
+            "pp_size": 1,
             "remote_num_tokens": lease.tokens,
+            "remote_blocks_expiry_time": None,
+            "transfer_mode": "pull",
         }
 
 
-def _json(body: object) -> web.Response:
-    return web.Response(body=orjson.dumps(body), content_type=JSON)
+def _json(body: object, *, status: int = 200) -> web.Response:
+    return web.Response(status=status, body=orjson.dumps(body), content_type=JSON)

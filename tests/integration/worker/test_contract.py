@@ -154,11 +154,13 @@ async def test_a_context_too_long_is_refused(worker: Client) -> None:
     "fields",
     [
         {"prompt": "x", "max_tokens": -1},
+        {"prompt": "x", "max_tokens": 0},
+        {"prompt": "", "max_tokens": 1},
         {"prompt": "x", "max_tokens": "many"},
         {"max_tokens": 1},
         {"prompt": "x", "stream_options": {"include_usage": True}},
     ],
-    ids=["negative", "text", "no prompt", "stream options without a stream"],
+    ids=["negative", "zero", "empty prompt", "text", "no prompt", "stream options without a stream"],
 )
 async def test_broken_fields_are_refused(worker: Client, fields: dict[str, object]) -> None:
     status, body = await worker.post(COMPLETIONS, **fields)
@@ -167,8 +169,37 @@ async def test_broken_fields_are_refused(worker: Client, fields: dict[str, objec
 
 
 async def test_what_is_not_there(worker: Client) -> None:
-    assert (await worker.get("/v1/nothing")).status == 404
-    assert (await worker.get(COMPLETIONS)).status == 405
+    for path, status in (("/v1/nothing", 404), (COMPLETIONS, 405)):
+        response = await worker.get(path)
+        assert response.status == status
+        assert set(await response.json()) == {"detail"}
+
+
+async def test_what_is_not_said_to_be_json_is_refused(worker: Client) -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    body = json.dumps({"model": worker.model, "prompt": "w1", "max_tokens": 1}).encode()
+    async with worker.session.post(worker.url + COMPLETIONS, data=body, headers=form) as response:
+        assert response.status == 400
+
+
+async def test_a_limit_beyond_the_context_is_lowered_to_it(worker: Client) -> None:
+    models = await (await worker.get("/v1/models")).json()
+    longest = models["data"][0]["max_model_len"]
+    body = await worker.completion(prompt=[5] * (longest - 3), max_tokens=longest, ignore_eos=True)
+    assert body["usage"]["completion_tokens"] == 3
+
+
+async def test_the_fields_of_chunks(worker: Client) -> None:
+    """Clients that parse strictly meet the same fields in the same places."""
+    answer = await worker.stream(COMPLETIONS, prompt=prompt(), max_tokens=2, ignore_eos=True)
+    fields = {"index", "text", "logprobs", "finish_reason", "stop_reason", "prompt_token_ids", "token_ids"}
+    assert all(set(chunk["choices"][0]) == fields for chunk in answer.chunks)
+    assert all({"id", "object", "created", "model", "choices"} <= set(chunk) for chunk in answer.chunks)
+    answer = await worker.stream(CHAT, content=prompt(), max_tokens=2, ignore_eos=True)
+    first, middle, last = (set(chunk["choices"][0]) for chunk in answer.chunks)
+    assert first == {"index", "delta", "logprobs", "finish_reason"}
+    assert middle == {"index", "delta", "logprobs", "finish_reason", "token_ids"}
+    assert last == {*middle, "stop_reason"}
 
 
 async def test_metrics_have_vllms_names_labels_and_buckets(worker: Client) -> None:
@@ -183,6 +214,8 @@ async def test_metrics_have_vllms_names_labels_and_buckets(worker: Client) -> No
         *("request_decode_time_seconds_count", "request_inference_time_seconds_count", "request_success_total"),
         *("request_prompt_tokens_sum", "request_generation_tokens_sum", "request_params_max_tokens_sum"),
         *("request_time_per_output_token_seconds_count", "prompt_tokens_by_source_total"),
+        *("num_requests_waiting_by_reason", "external_prefix_cache_hits_total", "prompt_tokens_cached_total"),
+        *("nixl_num_failed_transfers_total", "nixl_num_kv_expired_reqs_total", "nixl_xfer_time_seconds_sum"),
     ):
         of_name = [sample for sample in samples if sample.startswith(f"vllm:{name}{{")]
         assert of_name, name
@@ -237,7 +270,8 @@ async def test_prefill_here_and_decode_there_gives_the_same_answer(worker: Clien
         assert params["do_remote_prefill"] is True
         assert params["do_remote_decode"] is False
         assert params["remote_block_ids"]
-        assert {"remote_engine_id", "remote_host", "remote_port", "tp_size"} <= set(params)
+        assert {"remote_engine_id", "remote_request_id", "remote_host", "remote_port", "tp_size"} <= set(params)
+        assert {"remote_num_tokens", "dcp_size", "pp_size", "transfer_mode"} <= set(params)
         source = {"source": "external_kv_transfer"}
         before = await decode.metric("vllm:prompt_tokens_by_source_total", **source)
         status, split = await decode.post(path, **asked, max_tokens=8, ignore_eos=True, kv_transfer_params=params)
