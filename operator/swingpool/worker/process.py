@@ -23,8 +23,6 @@ from swingpool_control.engine.work import Limits
 ANSWER_FIRST_S = 0.05
 """So long a crash or a hang waits, for its request to be answered."""
 LONGEST_HANG_S = 86_400.0
-SETTLE_S = 0.2
-"""A worker that ends must have been idle for so long: a request may be on its way on an open connection."""
 CRASH_CODE = 137
 
 log = logging.getLogger(__name__)
@@ -109,20 +107,12 @@ class WorkerProcess:
         self._stop.set()
 
     async def _drain(self) -> None:
-        """Serve on until all is done and pulled, or the time is up."""
+        """Finish what is in flight and wait for what is kept to be pulled; new requests are refused, as by vLLM."""
         self._api.draining = True
         deadline_s = self._loop.time() + self._options.shutdown_timeout_s
         log.info("stopping: %d requests in flight, %d leases", self._api.in_flight, self._engine.leases)
-        idle_since_s: float | None = None
-        while self._loop.time() < deadline_s:
-            now_s = self._loop.time()
-            if not self._driver.idle or self._api.in_flight:
-                idle_since_s = None
-            elif idle_since_s is None:
-                idle_since_s = now_s
-            elif now_s - idle_since_s >= SETTLE_S:
-                return
-            await asyncio.sleep(0.05)
+        while self._loop.time() < deadline_s and (self._api.in_flight or not self._driver.idle):
+            await asyncio.sleep(0.05)  # noqa: ASYNC110 - answers, pulls, leases: none of them need tell about its end
         if not self._driver.idle:
             log.warning("stopping with work left: --shutdown-timeout %gs is over", self._options.shutdown_timeout_s)
         self._driver.fail_all()

@@ -92,8 +92,6 @@ class Api:
             response = _json({"detail": error.reason}, status=error.status)
         finally:
             self.in_flight -= 1
-        if self.draining and not response.prepared:
-            response.force_close()
         return response
 
     # Small ones
@@ -193,6 +191,8 @@ class Api:
         status = self._faults.error_status(now_s=self._driver.now_s)
         if status is not None:
             raise RequestError(status, "InternalServerError", "a fault was asked for")
+        if self.draining:
+            raise RequestError(500, "InternalServerError", "the engine is shutting down and takes no new requests")
         if not self.ready:
             raise RequestError(503, "ServiceUnavailableError", "the model is being loaded")
 
@@ -223,8 +223,6 @@ class Api:
 
     async def _stream(self, request: web.Request, envelope: Envelope) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
-        if self.draining:
-            response.force_close()
         response.enable_chunked_encoding()
         await response.prepare(request)
         transport = request.transport
