@@ -111,8 +111,9 @@ class WorkerProcess:
         self._api.draining = True
         deadline_s = self._loop.time() + self._options.shutdown_timeout_s
         log.info("stopping: %d requests in flight, %d leases", self._api.in_flight, self._engine.leases)
-        while self._loop.time() < deadline_s and (self._api.in_flight or not self._driver.idle):
-            await asyncio.sleep(0.05)  # noqa: ASYNC110 - answers, pulls, leases: none of them need tell about its end
+        # Answers, pulls and leases end each in their own way; looking is simpler than being told, and rare.
+        while self._loop.time() < deadline_s and (self._api.in_flight or not self._driver.idle):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
         if not self._driver.idle:
             log.warning("stopping with work left: --shutdown-timeout %gs is over", self._options.shutdown_timeout_s)
         self._driver.fail_all()
