@@ -54,7 +54,9 @@ def bound(plane: ControlPlane, helm: Helm) -> Iterator[Helm]:
 
 
 def _install(helm: Helm, *values: str, chart: Path = CHART) -> str:
-    return helm.run("upgrade", "--install", RELEASE, str(chart), "--namespace", NAMESPACE, "--take-ownership", *values)
+    # Other tests applied the definition to the same control plane; the release takes it over.
+    taking = ("--take-ownership", "--force-conflicts")
+    return helm.run("upgrade", "--install", RELEASE, str(chart), "--namespace", NAMESPACE, *taking, *values)
 
 
 def _apply_as_manager(plane: ControlPlane, namespace: str) -> None:

@@ -99,7 +99,7 @@ def _merge_items(base: list[Manifest], over: list[Any], *, by: str, whole: bool,
     merged = {item[by]: item for item in base}
     for index, item in enumerate(over):
         at = f"{path}[{index}]"
-        if not isinstance(item, dict) or item.get(by) is None:
+        if not isinstance(item, dict) or not isinstance(item.get(by), str | int):
             raise PodTemplateError(f"{at}: must be a map with the field {by!r}")
         if item.get("$patch") == "delete":
             merged.pop(item[by], None)

@@ -75,6 +75,11 @@ async def test_decode_worker_killed_before_the_first_token(stand: Stand, session
 
 async def test_decode_worker_killed_amid_a_stream(stand: Stand, session: aiohttp.ClientSession) -> None:
     """What a client has seen cannot be unsaid: its stream breaks off at once instead of hanging."""
+
+    async def idle() -> bool:
+        return not any(one.decodes_in_flight for one in (await stand.state(session)).workers)
+
+    await until(idle, "requests of earlier tests are told of as ended")
     url = f"{stand.url}/v1/chat/completions"
     async with session.post(url, json=chat(stream=True, max_tokens=4000, ignore_eos=True)) as response:
         await response.content.readline()
