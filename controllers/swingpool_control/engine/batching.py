@@ -9,6 +9,7 @@ decoding sequence is one that misses one token, and chunked prefill needs no rul
 
 from collections import OrderedDict, deque
 
+from swingpool_control.engine import foresight
 from swingpool_control.engine.blocks import BlockPool
 from swingpool_control.engine.model import PerformanceModel
 from swingpool_control.engine.sequence import Sequence
@@ -217,6 +218,31 @@ class BatchingEngine:
             if last:
                 self._finish(sequence, now_s)
         return tokens
+
+    def foresee(self, iteration: Iteration, *, most: int) -> list[float]:
+        """Return the durations of at most `most` iterations that follow the one just scheduled and surely repeat it.
+
+        They give one token to each of the same sequences and end none, unless something comes in between.
+        """
+        blocked = len(self._running) >= self.limits.max_sequences
+        queued = self._waiting or self._preempted or self._loaded
+        every_one = len(iteration.chunks) == len(self._running)
+        if iteration.prefill_tokens or self._leases or not every_one or (queued and not blocked):
+            return []
+        count = foresight.alike(self._running, free_blocks=self.pool.free, block_size=self.limits.block_size, most=most)
+        return foresight.durations_s(self.model, self._running, count)
+
+    def repeat(self, times: int, *, under_way: bool) -> None:
+        """Account for so many foreseen iterations at once, after `complete` for the one they repeat.
+
+        Args:
+            times: how many of them have ended.
+            under_way: whether one more has begun, which holds its blocks already.
+        """
+        for sequence in self._running:
+            sequence.computed += times
+            sequence.emitted += times
+            self._grow(sequence, sequence.computed + under_way)
 
     def _schedule_running(self, chunks: list[tuple[Sequence, int]], budget: int) -> int:
         """Give every running sequence its next tokens, first come first served; preempt from the end if blocks lack."""

@@ -1,0 +1,220 @@
+"""The simulation: a cluster, its traffic and its control loops on one timeline."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from swingpool_control.api.v1alpha1 import InferenceClusterSpec, KVLoadFailurePolicy, Pool, RouterType
+from swingpool_control.engine.batching import BatchingEngine
+from swingpool_control.engine.model import PerformanceModel
+from swingpool_control.engine.work import Limits
+from swingpool_control.figures import Unknown
+from swingpool_control.simulation.control import Control
+from swingpool_control.simulation.events import Timeline
+from swingpool_control.simulation.pods import Pod, Pods
+from swingpool_control.simulation.result import Gathering, Result
+from swingpool_control.simulation.router import Outcome, Router
+from swingpool_control.simulation.runner import Hooks, Runner
+from swingpool_control.simulation.settings import Settings
+from swingpool_control.simulation.traffic import Arrival, Randomness
+from swingpool_control.sizing import models
+from swingpool_control.swing.protocol import KV_LEASE_S
+
+
+class SimulationError(ValueError):
+    """What was asked for cannot be simulated; the message says what to change."""
+
+
+class Simulation:
+    """One cluster under one load, from its first request to the end of its last.
+
+    Args:
+        spec: the cluster's spec.
+        arrivals: requests in the order of their arrival; taken one by one.
+        settings: how to simulate.
+        failures: seeded generator of what goes wrong.
+        profile_text: text of the profile that `spec.profile.configMap` names; None if it names none.
+        ended: told of each request when it ends; None for nobody.
+
+    Raises:
+        SimulationError: the router is external, a pool has no performance profile, or replicas name no pool.
+    """
+
+    def __init__(
+        self,
+        spec: InferenceClusterSpec,
+        arrivals: Iterable[Arrival],
+        settings: Settings,
+        *,
+        failures: Randomness,
+        profile_text: str | None = None,
+        ended: Callable[[Outcome], None] | None = None,
+    ) -> None:
+        self._spec = spec
+        self._settings = settings
+        self._failures = failures
+        self._told = ended
+        self._drawn: dict[str, int] = {}
+        self._models = _models(spec, profile_text)
+        _check(spec, settings)
+        self._arrivals: Iterator[tuple[int, Arrival]] = enumerate(arrivals)
+        self._exhausted = False
+        self._gathering = Gathering(spec)
+        self._timeline = Timeline()
+        self._router = Router(
+            self._timeline, settings, block_size=spec.pools[0].engine.block_size, ended=self._request_ended
+        )
+        hooks = Hooks(gaps=self._gap, transfer=self._transfer)
+        self._pods = Pods(
+            self._timeline,
+            spec,
+            self._models,
+            settings,
+            make_runner=lambda pool: self._runner(pool, hooks),
+            changed=self._pod_changed,
+        )
+        self._control = Control(
+            self._timeline, spec, self._models, settings.policy, pods=self._pods, router=self._router
+        )
+        self._pods.begin()
+        scrape_s = settings.latencies.scrape_period_s
+        self._timeline.every(scrape_s, self._router.scrape, first_s=scrape_s / 2)
+        self._timeline.every(settings.swing_period_s, self._round, first_s=settings.swing_period_s)
+        self._next_arrival()
+
+    @property
+    def now_s(self) -> float:
+        """The simulated time."""
+        return self._timeline.now_s
+
+    @property
+    def ended(self) -> int:
+        """Requests that have ended."""
+        return self._gathering.ended
+
+    @property
+    def finished(self) -> bool:
+        """Whether every request has ended and none is to come."""
+        return self._exhausted and self._gathering.ended == self._gathering.arrived
+
+    def advance(self, *, events: int) -> bool:
+        """Let at most so many events happen; return whether there is more to come."""
+        for _ in range(events):
+            if self.finished:
+                return False
+            self._timeline.step()
+        return not self.finished
+
+    def run(self) -> Result:
+        """Run to the end."""
+        while self.advance(events=100_000):
+            pass
+        return self.result()
+
+    def result(self) -> Result:
+        """Return what was found up to now."""
+        return self._gathering.result(
+            policy=self._settings.policy.name,
+            finished=self.finished,
+            now_s=self.now_s,
+            spent=self._pods.spent(),
+            starts=self._pods.starts,
+        )
+
+    def _next_arrival(self) -> None:
+        following = next(self._arrivals, None)
+        if following is None:
+            self._exhausted = True
+            return
+        number, arrival = following
+        if not math.isfinite(arrival.at_s) or arrival.at_s < self._timeline.now_s:
+            raise SimulationError(
+                f"request {number} arrives at {arrival.at_s} s, before the one before it: sort the traffic by time"
+            )
+
+        def arrive() -> None:
+            self._gathering.arrived += 1
+            self._gathering.last_arrival_s = arrival.at_s
+            self._router.arrive(number, arrival)
+            self._next_arrival()
+
+        self._timeline.at(arrival.at_s, arrive)
+
+    def _round(self) -> None:
+        before = self._control.flips
+        self._control.round()
+        if self._control.flips is not before:
+            self._gathering.flips(self._control.flips)
+
+    def _request_ended(self, outcome: Outcome) -> None:
+        self._gathering.request(outcome)
+        if self._told is not None:
+            self._told(outcome)
+
+    def _gap(self, gap_s: float, count: int) -> None:
+        self._gathering.gap(gap_s, count)
+        self._router.gap(gap_s, count)
+
+    def _pod_changed(self, pod: Pod) -> None:
+        self._router.changed(pod, exists=lambda one: one.name in self._pods.pods)
+        if pod.ready and not pod.deleting and self._settings.failures.crashes_per_worker_hour:
+            self._crash_later(pod, pod.restarts)
+
+    def _crash_later(self, pod: Pod, restarts: int) -> None:
+        """Draw when a worker that just began to serve crashes; changes of its role draw nothing."""
+        if pod.name in self._drawn and self._drawn[pod.name] == restarts:
+            return
+        self._drawn[pod.name] = restarts
+        rate = self._settings.failures.crashes_per_worker_hour / 3600
+        lives_s = -math.log(1.0 - self._failures.random()) / rate
+
+        def crash() -> None:
+            if pod.restarts == restarts and pod.name in self._pods.pods:
+                self._gathering.crashes += 1
+                self._pods.crash(pod)
+
+        self._timeline.after(lives_s, crash)
+
+    def _transfer(self) -> bool:
+        self._gathering.transfers += 1
+        share = self._settings.failures.transfer_share
+        fails = share > 0 and self._failures.random() < share
+        self._gathering.transfers_failed += fails
+        return fails
+
+    def _runner(self, pool: Pool, hooks: Hooks) -> Runner:
+        model = self._models[pool.name]
+        limits = Limits(
+            block_size=pool.engine.block_size,
+            total_blocks=max(1, model.kv_capacity_tokens // pool.engine.block_size),
+            max_batched_tokens=model.max_batched_tokens,
+            max_sequences=model.max_sequences,
+            lease_s=KV_LEASE_S,
+        )
+        return Runner(
+            self._timeline,
+            partial(BatchingEngine, model, limits),
+            hooks,
+            recompute=self._spec.engine.kv_load_failure_policy is KVLoadFailurePolicy.RECOMPUTE,
+            coalesce=self._settings.coalesce,
+        )
+
+
+def _models(spec: InferenceClusterSpec, profile_text: str | None) -> dict[str, PerformanceModel]:
+    found: dict[str, PerformanceModel] = {}
+    for name, model in models.of(spec, config_map_text=profile_text).items():
+        if isinstance(model, Unknown):
+            raise SimulationError(f"pool {name}: {model.why}")
+        found[name] = model
+    return found
+
+
+def _check(spec: InferenceClusterSpec, settings: Settings) -> None:
+    if spec.router.type is RouterType.EXTERNAL:
+        raise SimulationError("spec.router.type is External: only the built-in router's placement is known")
+    pools = [pool.name for pool in spec.pools]
+    for name, count in settings.replicas.items():
+        if name not in pools:
+            raise SimulationError(f"there is no pool {name!r} to give replicas; there are {', '.join(pools)}")
+        if count < 0:
+            raise SimulationError(f"pool {name}: replicas must be 0 or more, not {count}")

@@ -1,0 +1,64 @@
+"""Latencies of any number of requests in memory that does not grow: counts in buckets that widen with the value."""
+
+import math
+from collections.abc import Iterable
+
+RATIO = 1.005
+"""Upper over lower bound of a bucket: a percentile is exact to a quarter of a percent."""
+
+LEAST_S = 1e-6
+"""All that is shorter counts as this."""
+
+_PER_LOG = 1.0 / math.log(RATIO)
+
+
+class Histogram:
+    """Counts of values above zero."""
+
+    __slots__ = ("buckets", "count", "largest", "total")
+
+    def __init__(self) -> None:
+        self.buckets: dict[int, int] = {}
+        self.count = 0
+        self.total = 0.0
+        self.largest = 0.0
+
+    def add(self, value: float, count: int = 1) -> None:
+        """Count a value so many times."""
+        bucket = math.floor(math.log(max(value, LEAST_S)) * _PER_LOG)
+        self.buckets[bucket] = self.buckets.get(bucket, 0) + count
+        self.count += count
+        self.total += value * count
+        self.largest = max(self.largest, value)
+
+    @property
+    def mean(self) -> float | None:
+        """The mean, which is exact; None of nothing."""
+        return self.total / self.count if self.count else None
+
+    def percentiles(self, shares: Iterable[float]) -> list[float | None]:
+        """Return percentiles by nearest rank, one for each share in ascending order, 0-1; None of nothing."""
+        if not self.count:
+            return [None for _ in shares]
+        found: list[float | None] = []
+        ordered = iter(sorted(self.buckets.items()))
+        bucket, below = 0, 0
+        for share in shares:
+            rank = max(1, math.ceil(share * self.count))
+            while below < rank:
+                bucket, held = next(ordered)
+                below += held
+            found.append(min(math.exp((bucket + 0.5) / _PER_LOG), self.largest))
+        return found
+
+
+def merged(parts: Iterable[Histogram]) -> Histogram:
+    """Return the counts of all parts together."""
+    whole = Histogram()
+    for part in parts:
+        for bucket, count in part.buckets.items():
+            whole.buckets[bucket] = whole.buckets.get(bucket, 0) + count
+        whole.count += part.count
+        whole.total += part.total
+        whole.largest = max(whole.largest, part.largest)
+    return whole

@@ -1,0 +1,131 @@
+"""One worker as the simulated picker tracks it: the counterpart of the live picker's own accounting."""
+
+from dataclasses import dataclass
+
+from swingpool_control import names
+from swingpool_control.figures import Figure, Unknown
+from swingpool_control.observation import WorkerObservation
+from swingpool_control.placement.candidates import Candidate
+from swingpool_control.simulation.pods import Pod
+from swingpool_control.simulation.settings import START_UNIX_S
+
+_NOT_SERVED = Unknown("it has served nothing in this role yet")
+_NOT_SCRAPED = Unknown("it was not scraped yet")
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Member:
+    """What the picker knows of a worker, and what it sent to it."""
+
+    pod: Pod
+    address: str
+    role: str
+    role_since_s: float
+    fault: str = "it has not answered a probe yet"
+    """Why it is out of rotation; empty if it is in."""
+    epoch: int = 0
+    """Counts changes of role."""
+    pending_prefill_tokens: int = 0
+    prefills_in_flight: int = 0
+    decodes_in_flight: int = 0
+    decode_context_tokens: int = 0
+    prefills_served: int = 0
+    decodes_served: int = 0
+    first_served_s: float | None = None
+    running: Figure = _NOT_SCRAPED
+    waiting: Figure = _NOT_SCRAPED
+    kv_usage: Figure = _NOT_SCRAPED
+    scraped_unix_s: Figure = _NOT_SCRAPED
+    _candidate: Candidate | None = None
+
+    @property
+    def in_rotation(self) -> bool:
+        """Whether it gets requests."""
+        return not self.fault and self.role in (names.ROLE_PREFILL, names.ROLE_DECODE)
+
+    def candidate(self) -> Candidate:
+        """Return what placement sees of it, made anew only after a change."""
+        if self._candidate is None:
+            self._candidate = Candidate(
+                worker=self.address,
+                role=self.role,
+                in_rotation=self.in_rotation,
+                pending_prefill_tokens=self.pending_prefill_tokens,
+                prefills_in_flight=self.prefills_in_flight,
+                decodes_in_flight=self.decodes_in_flight,
+                decode_context_tokens=self.decode_context_tokens,
+            )
+        return self._candidate
+
+    def became(self, *, role: str, fault: str, now_s: float) -> None:
+        """Take over the pod's newer state."""
+        if role != self.role:
+            self.role, self.role_since_s, self.first_served_s = role, now_s, None
+            self.epoch += 1
+        self.fault = fault
+        self._candidate = None
+
+    def prefill_sent(self, tokens: int) -> None:
+        """Account for a prefill leg sent to it."""
+        self.pending_prefill_tokens += tokens
+        self.prefills_in_flight += 1
+        self._candidate = None
+
+    def prefill_ended(self, tokens: int, *, epoch: int, served: bool, now_s: float) -> None:
+        """Account for a prefill leg's end."""
+        self.pending_prefill_tokens -= tokens
+        self.prefills_in_flight -= 1
+        self._candidate = None
+        if served:
+            self.prefills_served += 1
+            self.served(names.ROLE_PREFILL, epoch=epoch, at_s=now_s)
+
+    def decode_sent(self, tokens: int) -> None:
+        """Account for a request that it generates for from now on."""
+        self.decodes_in_flight += 1
+        self.decode_context_tokens += tokens
+        self._candidate = None
+
+    def decode_ended(self, tokens: int, *, served: bool) -> None:
+        """Account for a request's end."""
+        self.decodes_in_flight -= 1
+        self.decode_context_tokens -= tokens
+        self.decodes_served += served
+        self._candidate = None
+
+    def served(self, role: str, *, epoch: int, at_s: float) -> None:
+        """Note the first request that it served in its present role."""
+        if epoch == self.epoch and role == self.role and self.first_served_s is None:
+            self.first_served_s = at_s
+
+    def scrape(self, *, now_s: float) -> None:
+        """Read its own figures."""
+        if self.fault:
+            return
+        runner = self.pod.runner
+        runner.look()
+        self.running, self.waiting = float(runner.engine.running), float(runner.engine.waiting)
+        self.kv_usage = runner.engine.kv_usage
+        self.scraped_unix_s = START_UNIX_S + now_s
+
+    def observation(self) -> WorkerObservation:
+        """Return the worker as the manager sees it."""
+        served = self.first_served_s
+        return WorkerObservation(
+            pod=self.pod.name,
+            address=self.address,
+            role=self.role,
+            role_since_unix_s=START_UNIX_S + self.role_since_s,
+            in_rotation=self.in_rotation,
+            why_not="" if self.in_rotation else self.fault or f"its role is {self.role!r}",
+            pending_prefill_tokens=self.pending_prefill_tokens,
+            prefills_in_flight=self.prefills_in_flight,
+            decodes_in_flight=self.decodes_in_flight,
+            prefills_served=self.prefills_served,
+            decodes_served=self.decodes_served,
+            first_served_in_role_unix_s=_NOT_SERVED if served is None else START_UNIX_S + served,
+            running=self.running,
+            waiting=self.waiting,
+            kv_usage=self.kv_usage,
+            scraped_unix_s=self.scraped_unix_s,
+        )

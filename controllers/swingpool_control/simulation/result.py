@@ -1,0 +1,203 @@
+"""What a simulation found, gathered as requests end, in memory that does not grow with them."""
+
+from dataclasses import dataclass
+
+from swingpool_control import names
+from swingpool_control.api.status import FlipRecord
+from swingpool_control.api.v1alpha1 import InferenceClusterSpec
+from swingpool_control.simulation.histogram import Histogram
+from swingpool_control.simulation.objectives import Limit, good_s, limits
+from swingpool_control.simulation.pods import Spent
+from swingpool_control.simulation.router import Outcome
+
+SHARES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """A latency over all values, seconds; None where there is none."""
+
+    mean_s: float | None
+    p50_s: float | None
+    p90_s: float | None
+    p95_s: float | None
+    p99_s: float | None
+    largest_s: float | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attained:
+    """One objective and how far it was met."""
+
+    metric: str
+    percentile: str
+    limit_s: float
+    share: float | None
+    """Share of all values that lay within the limit; a request without a first token counts as one that did not."""
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlipSummary:
+    """One change of role."""
+
+    worker: str
+    from_role: str
+    to_role: str
+    decided_at: str
+    outcome: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """Everything that a simulation found."""
+
+    policy: str
+    finished: bool
+    """False if it was broken off: then it holds what had happened until then."""
+    simulated_s: float
+    requests: int
+    completed: int
+    refused: int
+    failed: int
+    attainment: float | None
+    """Share of all ended requests that met both objectives: TTFT, and its own mean ITL."""
+    goodput_per_s: float | None
+    """Requests per second that did, over the time in which requests arrived."""
+    objectives: tuple[Attained, ...]
+    ttft: Latency
+    itl: Latency
+    e2e: Latency
+    accelerator_hours: float
+    cost: float | None
+    """Money; None if not all pools have a price."""
+    flips_to_prefill: int
+    flips_to_decode: int
+    flips: tuple[FlipSummary, ...]
+    """Oldest first."""
+    starts: int
+    preemptions: int
+    transfers: int
+    transfers_failed: int
+    crashes: int
+
+
+class Gathering:
+    """Counts what happens, as it is told of it."""
+
+    def __init__(self, spec: InferenceClusterSpec) -> None:
+        self._limits = limits(spec.objectives)
+        self._good_ttft_s = good_s(spec.objectives.ttft)
+        self._good_itl_s = good_s(spec.objectives.itl)
+        self._priced = all(pool.cost_per_hour is not None for pool in spec.pools)
+        self._within = dict.fromkeys(self._limits, 0)
+        self._ends = {"completed": 0, "refused": 0, "failed": 0}
+        self._good = 0
+        self._latencies = {"ttft": Histogram(), "itl": Histogram(), "e2e": Histogram()}
+        self._flips: dict[tuple[str, str], FlipRecord] = {}
+        self._flips_to = {names.ROLE_PREFILL: 0, names.ROLE_DECODE: 0}
+        self._itl_limits = tuple(limit for limit in self._limits if limit.metric == "itl")
+        self._ttft_limits = tuple(limit for limit in self._limits if limit.metric == "ttft")
+        self.transfers = 0
+        self.transfers_failed = 0
+        self.crashes = 0
+        self.arrived = 0
+        self.last_arrival_s = 0.0
+
+    @property
+    def ended(self) -> int:
+        """Requests that have ended."""
+        return sum(self._ends.values())
+
+    def gap(self, gap_s: float, count: int) -> None:
+        """Count a time between two tokens so many times."""
+        self._latencies["itl"].add(gap_s, count)
+        for limit in self._itl_limits:
+            if gap_s <= limit.limit_s:
+                self._within[limit] += count
+
+    def request(self, outcome: Outcome) -> None:
+        """Count a request that ended."""
+        self._ends[outcome.result] += 1
+        ttft_s, itl_s = outcome.ttft_s, outcome.mean_itl_s
+        if ttft_s is not None:
+            self._latencies["ttft"].add(ttft_s)
+            for limit in self._ttft_limits:
+                self._within[limit] += ttft_s <= limit.limit_s
+        if outcome.result == "completed":
+            self._latencies["e2e"].add(outcome.end_s - outcome.arrival.at_s)
+            self._good += (ttft_s or 0.0) <= self._good_ttft_s and (itl_s or 0.0) <= self._good_itl_s
+
+    def flips(self, records: tuple[FlipRecord, ...]) -> None:
+        """Take over the flips that are known now."""
+        for record in records:
+            key = (record.worker, record.decided_at)
+            if key not in self._flips:
+                self._flips_to[record.to] += 1
+            self._flips[key] = record
+
+    def result(self, *, policy: str, finished: bool, now_s: float, spent: Spent, starts: int) -> Result:
+        """Return what was found up to now."""
+        ended = self.ended
+        return Result(
+            policy=policy,
+            finished=finished,
+            simulated_s=now_s,
+            requests=self.arrived,
+            completed=self._ends["completed"],
+            refused=self._ends["refused"],
+            failed=self._ends["failed"],
+            attainment=self._good / ended if ended else None,
+            goodput_per_s=self._good / self.last_arrival_s if self.last_arrival_s > 0 else None,
+            objectives=tuple(self._attained(limit, ended) for limit in self._limits),
+            ttft=_latency(self._latencies["ttft"]),
+            itl=_latency(self._latencies["itl"]),
+            e2e=_latency(self._latencies["e2e"]),
+            accelerator_hours=spent.accelerator_s / 3600,
+            cost=spent.money if self._priced else None,
+            flips_to_prefill=self._flips_to[names.ROLE_PREFILL],
+            flips_to_decode=self._flips_to[names.ROLE_DECODE],
+            flips=tuple(_flip(record) for record in sorted(self._flips.values(), key=lambda one: one.decided_at)),
+            starts=starts,
+            preemptions=spent.preemptions,
+            transfers=self.transfers,
+            transfers_failed=self.transfers_failed,
+            crashes=self.crashes,
+        )
+
+    def _attained(self, limit: Limit, ended: int) -> Attained:
+        total = ended if limit.metric == "ttft" else self._latencies["itl"].count
+        share = self._within[limit] / total if total else None
+        return Attained(
+            metric=limit.metric,
+            percentile=limit.percentile,
+            limit_s=limit.limit_s,
+            share=share,
+            holds=share is not None and share >= limit.share,
+        )
+
+
+def _latency(values: Histogram) -> Latency:
+    p50, p90, p95, p99 = values.percentiles(SHARES.values())
+    return Latency(
+        mean_s=values.mean,
+        p50_s=p50,
+        p90_s=p90,
+        p95_s=p95,
+        p99_s=p99,
+        largest_s=values.largest if values.count else None,
+        count=values.count,
+    )
+
+
+def _flip(record: FlipRecord) -> FlipSummary:
+    return FlipSummary(
+        worker=record.worker,
+        from_role=record.from_,
+        to_role=record.to,
+        decided_at=record.decided_at,
+        outcome=record.outcome,
+        reason=record.reason,
+    )

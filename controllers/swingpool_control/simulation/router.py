@@ -1,0 +1,299 @@
+"""The simulated router: places each request by the live placement's own functions, and tells what the live one would.
+
+It differs from the live one in what costs it no decision: prompts' lengths are known exactly, there is one picker, and
+a request that has not got a token when its worker fails is placed anew where Envoy would try the next worker.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from swingpool_control import names
+from swingpool_control.engine.work import Request
+from swingpool_control.figures import Figure, Unknown
+from swingpool_control.observation import RouterObservation
+from swingpool_control.placement.candidates import Candidate, PlacementRequest
+from swingpool_control.placement.place import Hold, Split, Whole, decode_order, place
+from swingpool_control.simulation.events import Timeline
+from swingpool_control.simulation.member import Member
+from swingpool_control.simulation.pods import Pod
+from swingpool_control.simulation.runner import Job, Source
+from swingpool_control.simulation.settings import START_UNIX_S, Settings
+from swingpool_control.simulation.traffic import Arrival, block_hashes
+from swingpool_control.simulation.windows import Latencies, Sums, mean_of
+
+MOST_LEGS = 3
+"""Prefill workers that a request is tried on before it is served whole."""
+
+LEAST_COVERED_S = 1.0
+"""A rate over less than this says nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one request."""
+
+    number: int
+    """Of the arrival, counted from 0."""
+    arrival: Arrival
+    first_s: float | None
+    """When its first token came; None if none did."""
+    end_s: float
+    result: str
+    """`completed`, `refused` (no worker in time, or longer than any KV cache) or `failed` (its worker was lost)."""
+
+    @property
+    def ttft_s(self) -> float | None:
+        """Time to first token."""
+        return None if self.first_s is None else self.first_s - self.arrival.at_s
+
+    @property
+    def mean_itl_s(self) -> float | None:
+        """Mean time between its tokens; None if it has fewer than two, or not all of them."""
+        gaps = self.arrival.output_tokens - 1
+        if self.first_s is None or gaps < 1 or self.result != "completed":
+            return None
+        return (self.end_s - self.first_s) / gaps
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Flight:
+    """One request on its way."""
+
+    number: int
+    arrival: Arrival
+    asked: PlacementRequest
+    hashes: tuple[int, ...]
+    tries: int = 0
+    failed: frozenset[str] = frozenset()
+    first_s: float | None = None
+
+
+class Router:
+    """Places requests on the workers that it sees.
+
+    Args:
+        timeline: the clock.
+        settings: how to simulate.
+        block_size: tokens per KV block.
+        ended: told of each request once, when it ends.
+    """
+
+    def __init__(
+        self, timeline: Timeline, settings: Settings, *, block_size: int, ended: Callable[[Outcome], None]
+    ) -> None:
+        self._timeline = timeline
+        self._settings = settings
+        self._block_size = block_size
+        self._ended = ended
+        self._members: dict[str, Member] = {}
+        """By address, which is the pod's name here."""
+        self._queue: deque[_Flight] = deque()
+        self._arrivals = Sums(window_s=settings.window_s)
+        self._ttft = Latencies(window_s=settings.window_s)
+        self._outputs = Sums(window_s=settings.window_s)
+        self._firsts: deque[tuple[Member, int, float, float]] = deque()
+        """First tokens that the access log has not told yet."""
+        self._itl = Latencies(window_s=settings.window_s)
+        self._gaps: list[tuple[float, int]] = []
+        self._lengths: list[int] = []
+        """Gaps between tokens, and lengths of answers, that no scrape has told yet."""
+
+    # What it sees of workers
+
+    def changed(self, pod: Pod, *, exists: Callable[[Pod], bool]) -> None:
+        """See a pod's change, as late as a watch does; a worker that begins to answer, as late as a probe does."""
+        delays = self._settings.latencies
+        late_s = delays.watch_s
+        member = self._members.get(pod.name)
+        if pod.ready and (member is None or not member.pod.ready or member.fault):
+            late_s += delays.probe_s
+        at_start = self._timeline.now_s == 0.0
+        self._timeline.after(0.0 if at_start else late_s, lambda: self._see(pod, exists(pod)))
+
+    def scrape(self) -> None:
+        """Read all workers' own figures."""
+        now_s = self._timeline.now_s
+        for member in self._members.values():
+            member.scrape(now_s=now_s)
+        for gap_s, count in self._gaps:
+            self._itl.add(gap_s, count, now_s=now_s)
+        for length in self._lengths:
+            self._outputs.add(length, now_s=now_s)
+        self._gaps.clear()
+        self._lengths.clear()
+
+    def gap(self, gap_s: float, count: int) -> None:
+        """Take a time between two tokens, of so many requests; the next scrape tells it."""
+        self._gaps.append((gap_s, count))
+
+    def _see(self, pod: Pod, there: bool) -> None:
+        if not there:
+            self._members.pop(pod.name, None)
+            return
+        member = self._members.get(pod.name)
+        if member is None:
+            member = Member(pod=pod, address=pod.name, role=pod.role, role_since_s=self._timeline.now_s)
+            self._members[pod.name] = member
+        fault = "its pod is being deleted" if pod.deleting else "" if pod.ready else "its pod is not ready"
+        member.became(role=pod.role, fault=fault, now_s=self._timeline.now_s)
+        self._try_queue()
+
+    # Requests
+
+    def arrive(self, number: int, arrival: Arrival) -> None:
+        """Take a request."""
+        self._arrivals.add(arrival.prompt_tokens, now_s=self._timeline.now_s)
+        flight = _Flight(
+            number=number,
+            arrival=arrival,
+            asked=PlacementRequest(prompt_tokens=arrival.prompt_tokens),
+            hashes=block_hashes(arrival, self._block_size),
+        )
+        self._serve(flight)
+
+    @property
+    def _candidates(self) -> list[Candidate]:
+        return [member.candidate() for member in self._members.values()]
+
+    def _serve(self, flight: _Flight) -> None:
+        if not self._placed(flight):
+            self._queue.append(flight)
+            self._timeline.after(self._settings.queue_timeout_s, lambda: self._give_up(flight))
+
+    def _placed(self, flight: _Flight) -> bool:
+        match place(flight.asked, self._candidates, tie=flight.number, failed=flight.failed):
+            case Split(prefill=address):
+                self._prefill(flight, self._members[address])
+            case Whole(workers=workers):
+                self._generate(flight, self._members[workers[0]], None)
+            case Hold():
+                return False
+        return True
+
+    def _try_queue(self) -> None:
+        while self._queue and self._placed(self._queue[0]):
+            self._queue.popleft()
+
+    def _give_up(self, flight: _Flight) -> None:
+        if flight in self._queue:
+            self._queue.remove(flight)
+            self._end(flight, "refused")
+
+    def _prefill(self, flight: _Flight, member: Member) -> None:
+        flight.tries += 1
+        leg = f"{flight.number}.{flight.tries}p"
+        tokens, epoch = flight.arrival.prompt_tokens, member.epoch
+        member.prefill_sent(tokens)
+
+        def over(served: bool, at_s: float) -> None:
+            member.prefill_ended(tokens, epoch=epoch, served=served, now_s=at_s)
+            if served:
+                self._after_prefill(flight, member, Source(member.pod.runner, leg))
+            else:
+                flight.failed |= {member.address}
+                if len(flight.failed) >= MOST_LEGS:
+                    flight.failed |= frozenset(self._members)
+                self._serve(flight)
+
+        request = Request(id=leg, prompt_tokens=tokens, output_tokens=1, block_hashes=flight.hashes, remote_decode=True)
+        self._send(flight, member, request, Job(leg, on_first=None, on_end=over))
+
+    def _after_prefill(self, flight: _Flight, origin: Member, source: Source) -> None:
+        order = decode_order(flight.asked, self._candidates, tie=flight.number, without=origin.address)
+        if order:
+            self._generate(flight, self._members[order[0]], source)
+            return
+        source.runner.release(source.lease)
+        flight.asked = PlacementRequest(
+            prompt_tokens=flight.arrival.prompt_tokens, whole_because="no decode worker was left after its prefill"
+        )
+        self._serve(flight)
+
+    def _generate(self, flight: _Flight, member: Member, source: Source | None) -> None:
+        flight.tries += 1
+        name = f"{flight.number}.{flight.tries}d"
+        tokens, epoch = flight.arrival.prompt_tokens, member.epoch
+        member.decode_sent(tokens)
+
+        def first(at_s: float) -> None:
+            flight.first_s = at_s
+            self._firsts.append((member, epoch, at_s, at_s - flight.arrival.at_s))
+
+        def over(served: bool, _: float) -> None:
+            member.decode_ended(tokens, served=served)
+            if served:
+                self._end(flight, "completed")
+            elif flight.first_s is None and flight.tries <= 2 * MOST_LEGS:
+                self._serve(flight)
+            else:
+                self._end(flight, "failed")
+
+        request = Request(
+            id=name,
+            prompt_tokens=tokens,
+            output_tokens=flight.arrival.output_tokens,
+            block_hashes=flight.hashes,
+            remote_prefill=source is not None,
+        )
+        self._send(flight, member, request, Job(name, on_first=first, on_end=over, source=source))
+
+    def _send(self, flight: _Flight, member: Member, request: Request, job: Job) -> None:
+        """Hand a request to a worker; one that has gone meanwhile refuses it."""
+
+        def submit() -> None:
+            if not member.pod.ready:
+                job.on_end(False, self._timeline.now_s)
+                return
+            try:
+                member.pod.runner.submit(request, job)
+            except ValueError:  # longer than the worker's KV cache: no other try would help
+                flight.tries, flight.first_s = 2 * MOST_LEGS + 1, None
+                self._end(flight, "refused")
+
+        self._timeline.after(self._settings.latencies.hop_s, submit)
+
+    def _end(self, flight: _Flight, result: str) -> None:
+        now_s = self._timeline.now_s
+        if result == "completed" and flight.arrival.output_tokens > 1:
+            self._lengths.append(flight.arrival.output_tokens)
+        self._ended(
+            Outcome(number=flight.number, arrival=flight.arrival, first_s=flight.first_s, end_s=now_s, result=result)
+        )
+
+    # What it tells
+
+    def observe(self) -> RouterObservation:
+        """Return what the manager gets when it asks now."""
+        now_s = self._timeline.now_s
+        self._read_access_log(now_s)
+        window_s = self._settings.window_s
+        covered_s = min(window_s, now_s)
+        arrivals, prompt_tokens = self._arrivals.recent(now_s=now_s)
+        outputs, output_tokens = self._outputs.recent(now_s=now_s)
+        return RouterObservation(
+            picker="simulated",
+            at_unix_s=START_UNIX_S + now_s,
+            window_s=window_s,
+            requests_per_s=_rate(arrivals, covered_s),
+            prompt_tokens_per_s=_rate(prompt_tokens, covered_s),
+            mean_isl_tokens=mean_of(prompt_tokens, arrivals, name="arrival"),
+            mean_osl_tokens=mean_of(output_tokens, outputs, name="answer of several tokens"),
+            ttft_s=self._ttft.recent(now_s=now_s, name="first token"),
+            itl_s=self._itl.recent(now_s=now_s, name="inter-token latency"),
+            queued_requests=len(self._queue),
+            workers=tuple(member.observation() for member in self._members.values()),
+        )
+
+    def _read_access_log(self, now_s: float) -> None:
+        told_until_s = now_s - self._settings.latencies.access_log_s
+        while self._firsts and self._firsts[0][2] <= told_until_s:
+            member, epoch, at_s, ttft_s = self._firsts.popleft()
+            member.served(names.ROLE_DECODE, epoch=epoch, at_s=at_s)
+            self._ttft.add(ttft_s, 1, now_s=now_s)
+
+
+def _rate(total: int, covered_s: float) -> Figure:
+    if covered_s < LEAST_COVERED_S:
+        return Unknown(f"the picker has run for less than {LEAST_COVERED_S:g} s")
+    return total / covered_s

@@ -1,0 +1,75 @@
+"""What a simulation is told beside the cluster's spec and its traffic."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+START_UNIX_S = 1_767_225_600.0
+"""Unix time at which every simulation begins: 2026-01-01T00:00:00Z."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latencies:
+    """How long the live system takes for what is no computation; seconds."""
+
+    hop_s: float = 0.001
+    """From the router to a worker."""
+    watch_s: float = 0.1
+    """From a change of a pod to the picker's knowledge of it."""
+    probe_s: float = 0.5
+    """From a worker's first answer, or its last, to the picker's probe that notices."""
+    access_log_s: float = 0.5
+    """Between two entries of a running request: so late a first token is known."""
+    scrape_period_s: float = 1.0
+    controller_s: float = 0.5
+    """From new replicas to their pods' creation, or to the deletion of those beyond."""
+    terminate_s: float = 1.0
+    """From an empty worker's SIGTERM to the end of its pod."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """Which of the live loops decide."""
+
+    name: str
+    swing: bool
+    sizing: bool
+
+
+POLICIES = {
+    policy.name: policy
+    for policy in (
+        Policy(name="ours", swing=True, sizing=True),
+        Policy(name="no-swing", swing=False, sizing=True),
+        Policy(name="static", swing=False, sizing=False),
+    )
+}
+"""Policies by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failures:
+    """What goes wrong, on the average."""
+
+    crashes_per_worker_hour: float = 0.0
+    transfer_share: float = 0.0
+    """Share of KV transfers that fail, 0-1."""
+    restart_s: float = 1.0
+    """From a crash to the container's new start, before the engine's own start-up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How to simulate."""
+
+    policy: Policy = POLICIES["ours"]
+    latencies: Latencies = Latencies()
+    failures: Failures = Failures()
+    replicas: Mapping[str, int] = field(default_factory=dict)
+    """Workers that are ready at the start, by pool; a pool that is missing has its `replicas.min` or `count`."""
+    startup_s: float | None = None
+    """Seconds from a pod's creation to its first answer; None is what each pool's profile says."""
+    swing_period_s: float = 1.0
+    queue_timeout_s: float = 30.0
+    window_s: float = 15.0
+    coalesce: bool = True
+    """Whether iterations that cannot differ are computed at once; it changes no result."""
