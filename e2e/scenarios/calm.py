@@ -11,7 +11,9 @@ from e2e.scenarios.stage import CLUSTER, Stage
 from e2e.system.waiting import wait_until
 from swingpool_control import names
 
-_SETTLE_S, _QUIET_S, _QUIET_QUICK_S = 10.0, 60.0, 20.0
+_QUIET_S, _QUIET_QUICK_S = 60.0, 20.0
+_STILL_S, _SETTLE_LIMIT_S = 17.0, 90.0
+"""What was before has settled when nothing was written for more than a sizing period."""
 _GONE_S = 90.0
 _NOT_OURS = ("events", "events.events.k8s.io", "endpoints")
 """Kinds that Kubernetes itself writes and clears away: endpoints follow their Service."""
@@ -21,7 +23,7 @@ def quiet(stage: Stage) -> Facts:
     """Do nothing for a while: the manager must write nothing but its Lease."""
     user = stage.manager_user()
     quiet_s = _QUIET_QUICK_S if stage.quick else _QUIET_S
-    time.sleep(_SETTLE_S)
+    _settle(stage, user)
     before = len(_writes(stage, user))
     time.sleep(quiet_s)
     new = _writes(stage, user)[before:]
@@ -29,6 +31,20 @@ def quiet(stage: Stage) -> Facts:
     assert not new, f"{len(new)} writes in {quiet_s:g} s: {told[:10]}"
     assert before, f"no write by {user} was ever seen: is the audit log read rightly?"
     return {"quiet_s": quiet_s, "writes": 0, "writes_before": before}
+
+
+def _settle(stage: Stage, user: str) -> None:
+    """Wait until what the scenario before left to be told (a restart, objectives that are met again) is told."""
+    seen, since_s = -1, time.monotonic()
+
+    def still_s() -> float:
+        nonlocal seen, since_s
+        found = len(_writes(stage, user))
+        if found != seen:
+            seen, since_s = found, time.monotonic()
+        return time.monotonic() - since_s
+
+    wait_until("the manager to have told all there is", still_s, lambda it: it > _STILL_S, limit_s=_SETTLE_LIMIT_S)
 
 
 def _writes(stage: Stage, user: str) -> list[AuditEvent]:
