@@ -124,15 +124,17 @@ def _write(system: System, results: Sequence[Result], quick: bool, path: Path) -
 
 def _show(results: Sequence[Result], console: Console) -> None:
     table = Table(header_style="grey62")
-    for name in ("", "scenario", "what must hold", "requests", "failed", "seconds"):
-        table.add_column(name, justify="right" if name in ("requests", "failed", "seconds") else "left")
+    for name in ("", "scenario", "requests", "failed", "seconds"):
+        table.add_column(name, justify="right" if name in ("requests", "failed", "seconds") else "left", no_wrap=True)
     for result in results:
         table.add_row(
             Text("✔", "green") if result.holds else Text("✘", "bold red"),
             result.name,
-            result.about if result.holds else Text(result.error, "red"),
             str(result.facts.get("requests", "")),
             str(result.facts.get("failed", "")),
             f"{result.seconds:.0f}",
         )
     console.print(table)
+    for result in results:
+        if not result.holds:
+            console.print(Text(f"{result.name}, {result.about}: {result.error}", "red"), soft_wrap=True)
