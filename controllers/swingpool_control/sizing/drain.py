@@ -4,13 +4,13 @@ With it goes the pod's deletion cost, so that Kubernetes ends this worker and no
 """
 
 import json
-import math
 from dataclasses import dataclass
 
 from swingpool_control import names
 from swingpool_control.actions import PatchWorker
 from swingpool_control.swing import flip
 from swingpool_control.swing.guards import ROLES
+from swingpool_control.timestamps import is_time
 from swingpool_control.view import ClusterView, WorkerView
 
 COST_DRAINING = -1000
@@ -45,9 +45,9 @@ def parse(text: str, *, default_role: str) -> Drain | None:
     try:
         raw = json.loads(text)
         found = Drain(role=str(raw["role"]), since_unix_s=float(raw["sinceUnixS"]), reason=str(raw.get("reason", "")))
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return Drain(role=default_role, since_unix_s=0.0, reason="")
-    if found.role not in ROLES or not math.isfinite(found.since_unix_s):
+    if found.role not in ROLES or not is_time(found.since_unix_s):
         return Drain(role=default_role, since_unix_s=0.0, reason="")
     return found
 

@@ -4,13 +4,13 @@ So the pod alone says how far a flip has got, and a manager that was killed at a
 """
 
 import json
-import math
 from dataclasses import dataclass
 from enum import StrEnum
 
 from swingpool_control import names
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec, RouterType
 from swingpool_control.swing.guards import ROLES
+from swingpool_control.timestamps import is_time
 
 MAX_REASON = 512
 
@@ -60,13 +60,12 @@ def parse(text: str) -> Flip | None:
             decided_unix_s=float(raw["decidedUnixS"]),
             phase=Phase(raw["phase"]),
             phase_since_unix_s=float(raw["phaseSinceUnixS"]),
-            reason=str(raw.get("reason", "")),
+            reason=str(raw.get("reason", ""))[:MAX_REASON],
         )
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
-    times = (flip.decided_unix_s, flip.phase_since_unix_s)
-    roles_differ = {flip.from_role, flip.to_role} == set(ROLES)
-    return flip if roles_differ and all(math.isfinite(time) for time in times) else None
+    roles_differ = (flip.from_role, flip.to_role) in (ROLES, ROLES[::-1])
+    return flip if roles_differ and is_time(flip.decided_unix_s) and is_time(flip.phase_since_unix_s) else None
 
 
 def role_labels(spec: InferenceClusterSpec, role: str) -> dict[str, str | None]:
