@@ -56,6 +56,17 @@ class WorkerObservation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerLoad:
+    """What a worker says of itself where no router of ours watches it."""
+
+    running: Figure
+    """`vllm:num_requests_running`."""
+    waiting: Figure
+    """`vllm:num_requests_waiting`."""
+    scraped_unix_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RouterObservation:
     """What one picker, or all pickers of a cluster merged, see."""
 

@@ -7,7 +7,7 @@ from swingpool_control.api.status import InferenceClusterStatus
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
 from swingpool_control.engine.model import PerformanceModel
 from swingpool_control.figures import Unknown
-from swingpool_control.observation import RouterObservation
+from swingpool_control.observation import RouterObservation, WorkerLoad
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,5 +75,9 @@ class ClusterView:
     """All pickers merged, or why nothing is known of them."""
     router_ready: bool
     """Whether a pod of the built-in router is ready; True with an external one."""
+    loads: Mapping[str, WorkerLoad] = field(default_factory=dict)
+    """What draining workers say of themselves, by pod; only where the router is external and tells nothing."""
+    uncertain: frozenset[str] = frozenset()
+    """Uids of workers whose last change was not answered: it may have been made, so they serve no role for certain."""
     models: Mapping[str, PerformanceModel | Unknown] = field(default_factory=dict)
     """What one worker of each pool can do, by pool name; a pool that is missing here is unknown."""

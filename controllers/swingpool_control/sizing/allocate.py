@@ -51,7 +51,12 @@ def grow(pools: tuple[PoolFacts, ...], counts: Mapping[str, int], need: Need, bu
     while True:
         wanting = [role for role in ROLES if cover.pressure(role) > 1.0 and role not in exhausted]
         if not wanting:
-            return Allocation(counts=counts, bound=bound)
+            # Swing workers of several kinds may be spread otherwise than in the order in which they were added.
+            settled = spread(pools, counts, need)
+            if not any(settled.pressure(role) > 1.0 for role in ROLES if role not in exhausted):
+                return Allocation(counts=counts, bound=bound)
+            cover = settled
+            continue
         role = max(wanting, key=cover.pressure)
         chosen, why = _next(pools, counts, role, budgets)
         if chosen is None:

@@ -15,6 +15,9 @@ from swingpool_control.view import ClusterView
 
 MAX_MESSAGE = 1024
 
+UNKNOWN = "Unknown"
+"""Code of the reason that the demand is unknown."""
+
 
 def plan(
     view: ClusterView,
@@ -62,7 +65,7 @@ def _reasons(
     wanted: Mapping[str, int],
     bound: Bound | None,
 ) -> list[Reason]:
-    reasons = [_reason("Unknown", f"nothing goes down: {seen.why}")] if isinstance(seen, Unknown) else []
+    reasons = [_reason(UNKNOWN, f"nothing goes down: {seen.why}")] if isinstance(seen, Unknown) else []
     for pool in facts:
         if wanted[pool.name] > pool.asked:
             reasons.append(_reason("ScaleUp", f"pool {pool.name} from {pool.asked} to {wanted[pool.name]} workers"))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from swingpool_control import names
 from swingpool_control.actions import Action, SetReplicas
 from swingpool_control.api.quantities import seconds
-from swingpool_control.api.v1alpha1 import Pool
+from swingpool_control.api.v1alpha1 import Pool, RouterType
 from swingpool_control.figures import Unknown
 from swingpool_control.sizing import drain
 from swingpool_control.sizing.pools import is_stuck
@@ -92,10 +92,26 @@ def resize(
     )
 
 
+def take_back(view: ClusterView, pool: Pool) -> list[Action]:
+    """Return the writes that end all drains of a pool that something else scales now."""
+    return [
+        drain.cancel(view, worker, known)
+        for worker in view.workers
+        if worker.pool == pool.name
+        and not worker.deleting
+        and (known := drain.parse(worker.drain, default_role=home_role(pool))) is not None
+    ]
+
+
 def _surplus(state: PoolView, alive: list[WorkerView], target: int) -> int:
-    """How many workers to lose. Pods beyond `replicas` are either drained and about to end, or a rolling update's."""
-    beyond = len(alive) - state.replicas
+    """How many workers to lose. Pods beyond `replicas` are drained and about to end.
+
+    During a rolling update some are the update's own, and nobody can tell which: no drain begins then.
+    """
     drained = sum(bool(worker.drain) for worker in alive)
+    if state.updated < state.current:
+        return min(drained, state.replicas - target)
+    beyond = len(alive) - state.replicas
     return (len(alive) if drained >= beyond else state.replicas) - target
 
 
@@ -155,4 +171,6 @@ def _is_empty(view: ClusterView, pool: Pool, worker: WorkerView, *, idle: tuple[
         sight = observed(view).get(worker.pod)
         nothing = sight is None or sight.prefills_in_flight + sight.decodes_in_flight == 0
         return nothing and drained_s >= NOT_READY_S + lease_s
-    return settled(idle, worker.uid, settle_s=max(SETTLE_S, lease_s), now_unix_s=now_unix_s)
+    external = view.spec.router.type is RouterType.EXTERNAL
+    settle_s = seconds(view.spec.router.external.drain_settle) if external else SETTLE_S
+    return settled(idle, worker.uid, settle_s=max(settle_s, lease_s), now_unix_s=now_unix_s)

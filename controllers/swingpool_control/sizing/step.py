@@ -91,10 +91,11 @@ def _size(
     floor = stabilize.fewest(lower, window_s=window_s, now_unix_s=now_unix_s)
     if floor is not None and grown.counts == bounded.counts:
         counts = {name: min(count, floor.get(name, count)) for name, count in counts.items()}
-    trimmed = allocate.trim(facts, counts, wanted, scaling.budgets)
-    return _Sized(
-        counts=dict(trimmed.counts), need=wanted, bound=grown.bound or bounded.bound or trimmed.bound, lower=lower
-    )
+    # Others give way for a pool that may not be without its fewest workers; it gets them when theirs have ended.
+    fewest = {pool.name: max(counts[pool.name], pool.fewest) for pool in facts}
+    trimmed = allocate.trim(facts, fewest, wanted, scaling.budgets)
+    counts = {name: min(count, trimmed.counts[name]) for name, count in counts.items()}
+    return _Sized(counts=counts, need=wanted, bound=grown.bound or bounded.bound or trimmed.bound, lower=lower)
 
 
 def _act(
@@ -112,7 +113,10 @@ def _act(
     draining = False
     for pool, known in zip(view.spec.pools, facts, strict=True):
         target = _carried_out(view, known, sized.counts[known.name])
-        if target is None or known.name not in exists:
+        if known.name not in exists:
+            continue
+        if target is None:
+            actions += scale_down.take_back(view, pool)
             continue
         change = scale_down.resize(
             view,

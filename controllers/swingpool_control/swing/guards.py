@@ -1,8 +1,8 @@
 """The rules that no decision may break: at every moment the last ready prefill and the last ready decode worker stay.
 
 Both loops ask here before they take a worker away from a role. A worker counts for a role only if it serves it for
-certain: ready, not ending, not drained, its label seen, and in the rotation of that role as far as the router is
-known.
+certain: ready, not ending, not drained, of a pool that the spec still has, its label seen, and in the rotation of that
+role as far as the router is known.
 """
 
 from collections.abc import Collection
@@ -41,9 +41,11 @@ def serving(view: ClusterView, *, pending: Collection[str] = ()) -> dict[str, fr
     """
     seen = observed(view)
     known = not isinstance(view.router, Unknown)
+    pools = {pool.name for pool in view.spec.pools}
     found: dict[str, set[str]] = {role: set() for role in ROLES}
     for worker in view.workers:
-        if worker.role not in ROLES or worker.uid in pending or not is_ready(worker):
+        unsure = worker.uid in pending or worker.uid in view.uncertain
+        if worker.role not in ROLES or unsure or worker.pool not in pools or not is_ready(worker):
             continue
         if known:
             sight = seen.get(worker.pod)
@@ -63,3 +65,13 @@ def may_leave(worker: WorkerView, serving_now: dict[str, frozenset[str]]) -> boo
 def without(serving_now: dict[str, frozenset[str]], worker: WorkerView) -> dict[str, frozenset[str]]:
     """Return who still serves each role when a worker has left its own."""
     return {role: uids - {worker.uid} for role, uids in serving_now.items()}
+
+
+def only_served_by(view: ClusterView, pool: str) -> str:
+    """Return the role that none but workers of a pool which the spec has no more serve; empty if there is none.
+
+    Such a pool stays until another worker serves: one that starts, or a swing worker that is given the role.
+    """
+    now = serving(view)
+    held = {worker.role for worker in view.workers if worker.pool == pool and is_ready(worker)}
+    return next((role for role in ROLES if role in held and not now[role]), "")

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from swingpool_control.figures import Unknown
-from swingpool_control.observation import WorkerObservation
+from swingpool_control.observation import WorkerLoad, WorkerObservation
 from swingpool_control.swing.guards import observed
 from swingpool_control.view import ClusterView
 
@@ -21,12 +21,16 @@ class Idle:
     """How many different scrapes showed it without one between that did not."""
 
 
-def holds_nothing(sight: WorkerObservation) -> bool:
-    """Tell whether the router is certain that a worker holds no request; never if a figure is unknown."""
+def holds_nothing(sight: WorkerObservation | WorkerLoad) -> bool:
+    """Tell whether it is certain that a worker holds no request and is sent none; never if a figure is unknown."""
     if isinstance(sight.running, Unknown) or isinstance(sight.waiting, Unknown):
         return False
-    held = sight.prefills_in_flight + sight.decodes_in_flight + sight.pending_prefill_tokens
-    return held == 0 and sight.running == 0 and sight.waiting == 0
+    if isinstance(sight, WorkerObservation):
+        held = sight.prefills_in_flight + sight.decodes_in_flight + sight.pending_prefill_tokens
+        # A router that has not seen yet that the worker drains goes on sending to it.
+        if held > 0 or sight.in_rotation:
+            return False
+    return sight.running == 0 and sight.waiting == 0
 
 
 def follow(view: ClusterView, idle: tuple[Idle, ...], *, uids: Collection[str], now_unix_s: float) -> tuple[Idle, ...]:
@@ -38,7 +42,7 @@ def follow(view: ClusterView, idle: tuple[Idle, ...], *, uids: Collection[str], 
         uids: uids of the workers to follow.
         now_unix_s: the time.
     """
-    sights = observed(view)
+    sights: dict[str, WorkerObservation | WorkerLoad] = {**view.loads, **observed(view)}
     before = {item.uid: item for item in idle}
     found = []
     for worker in view.workers:

@@ -99,6 +99,40 @@ def test_growth_covers_the_need_or_says_what_bound(pools: tuple[PoolFacts, ...],
     assert grown.bound is not None or spread(pools, grown.counts, need).complete
 
 
+def test_growth_covers_the_need_with_swing_workers_of_two_kinds() -> None:
+    """The cheaper kind serves prefill once the other is there, so that adding up in order would deceive."""
+    cheap = PoolFacts(
+        name="cheap",
+        order=0,
+        role=PoolRole.SWING,
+        mode=ReplicaMode.AUTO,
+        fewest=0,
+        most=1,
+        asked=0,
+        useful=0,
+        present=0,
+        surge=0,
+        warming=False,
+        blocked="",
+        price_per_hour=1.0,
+        product="H100",
+        accelerators=1,
+        capacity=Capacity(
+            prefill_tokens_per_s=100.0,
+            decode_sequences=1.0,
+            decode_tokens_per_s=11.0,
+            kv_tokens=1000.0,
+            ttft_feasible=True,
+            itl_feasible=True,
+        ),
+    )
+    capacity = replace(cheap.capacity, prefill_tokens_per_s=201.0, decode_tokens_per_s=10.0)
+    dear = replace(cheap, name="dear", order=1, most=2, price_per_hour=2.0, capacity=capacity)
+    need = Need(prefill=(0.0,), decode=(11.0, 0.0, 0.0))
+    grown = allocate.grow((cheap, dear), {"cheap": 0, "dear": 0}, need, Budgets())
+    assert grown.counts == {"cheap": 1, "dear": 2}
+
+
 @given(pools=fleets(), need=needs)
 def test_what_shrinks_still_covers_the_need(pools: tuple[PoolFacts, ...], need: Need) -> None:
     counts = {pool.name: max(pool.asked, pool.fewest) for pool in pools}
