@@ -1,6 +1,7 @@
 """Ready, Progressing, Degraded: does it serve as this generation asks, is it on its way, is something wrong."""
 
 from swingpool_control import names
+from swingpool_control.api.v1alpha1 import PoolRole, ScalingMode
 from swingpool_control.conditions.conditions import Finding, Reason, Type
 from swingpool_control.conditions.problems import CAPACITY_REASONS, Problem
 from swingpool_control.sizing.pools import is_stuck
@@ -17,9 +18,9 @@ def ready(view: ClusterView, *, applied: bool) -> Finding:
     """
     checks = (
         (not applied, Reason.APPLYING, "the children are not yet as this generation of the spec asks"),
-        (not view.router_ready, Reason.ROUTER_NOT_READY, "no router pod is ready"),
-        (not serves(view, names.ROLE_PREFILL), Reason.NO_PREFILL_WORKER, "no worker is ready for prefill"),
-        (not serves(view, names.ROLE_DECODE), Reason.NO_DECODE_WORKER, "no worker is ready for decode"),
+        (not view.router_ready, Reason.ROUTER_NOT_READY, f"no router pod is ready; {_look_at_router(view)}"),
+        (not serves(view, names.ROLE_PREFILL), Reason.NO_PREFILL_WORKER, _nobody(view, names.ROLE_PREFILL)),
+        (not serves(view, names.ROLE_DECODE), Reason.NO_DECODE_WORKER, _nobody(view, names.ROLE_DECODE)),
         (bool(below := _below(view)), Reason.POOLS_NOT_READY, f"fewer workers are ready than asked for: {below}"),
         (bool(rolling := _rolling(view)), Reason.ROLLING_OUT, f"workers of an older spec still run: {rolling}"),
     )
@@ -46,6 +47,7 @@ def progressing(view: ClusterView, *, applied: bool, blocked: bool) -> Finding:
             Reason.ROLLING_OUT,
             f"workers are replaced by such of the new spec: {rolling}",
         ),
+        (not view.router_ready, Reason.ROUTER_NOT_READY, f"the router is starting; {_look_at_router(view)}"),
         (bool(starting := _starting(view)), Reason.WORKERS_STARTING, f"workers start: {starting}"),
         (bool(draining := _draining(view)), Reason.WORKERS_DRAINING, f"workers end what they hold: {draining}"),
     )
@@ -82,6 +84,19 @@ def capacity_available(problems: tuple[Problem, ...]) -> Finding:
 def serves(view: ClusterView, role: str) -> bool:
     """Tell whether a worker is ready in a role, as Kubernetes sees it."""
     return any(is_ready(worker) and worker.role == role for worker in view.workers)
+
+
+def _look_at_router(view: ClusterView) -> str:
+    return f"if that lasts, look at the pods of Deployment {names.router(view.name)}"
+
+
+def _nobody(view: ClusterView, role: str) -> str:
+    """What to do about a role without a ready worker."""
+    text = f"no worker is ready for {role}"
+    swings = any(pool.role is PoolRole.SWING for pool in view.spec.pools)
+    if swings and view.spec.scaling.mode is ScalingMode.RECOMMEND:
+        return f"{text}; spec.scaling.mode Recommend gives no worker another role: set it to Auto"
+    return f"{text}; if none is starting, see the conditions Degraded and ScalingLimited"
 
 
 def _below(view: ClusterView) -> str:

@@ -4,9 +4,10 @@ from collections.abc import Iterable
 
 from swingpool_control import names
 from swingpool_control.api.status import Condition, FlipRecord, InferenceClusterStatus, Plan, PoolStatus
-from swingpool_control.api.v1alpha1 import Pool, ReplicaMode, RouterType
+from swingpool_control.api.v1alpha1 import Pool, ReplicaMode, RouterType, ScalingMode
 from swingpool_control.conditions import health, problems, traffic
 from swingpool_control.conditions.conditions import Finding, Reason, Type, find, set_condition
+from swingpool_control.sizing import planning
 from swingpool_control.swing.guards import ROLES, is_ready
 from swingpool_control.swing.records import newest
 from swingpool_control.view import ClusterView
@@ -34,6 +35,8 @@ def build(
         apply_error: why the children could not be applied; empty if they could.
     """
     kept = kept_plan(view.status.plan, plan)
+    if kept is plan and _is_a_blink(view.status.plan, plan, router_seen_unix_s, now_unix_s):
+        kept = view.status.plan
     applied = not apply_error and (applied_generation is None or applied_generation >= view.generation)
     found = problems.find(view)
     before = view.status.conditions
@@ -95,6 +98,14 @@ def kept_plan(before: Plan | None, now: Plan | None) -> Plan | None:
     return before if before is not None and _decision(before) == _decision(now) else now
 
 
+def _is_a_blink(before: Plan | None, now: Plan | None, router_seen_unix_s: float | None, now_unix_s: float) -> bool:
+    """Tell whether a plan only says that the router was not heard just now: a missed answer is no news."""
+    if before is None or now is None or before.pools != now.pools or router_seen_unix_s is None:
+        return False
+    blind = any(reason.code == planning.UNKNOWN for reason in now.reasons)
+    return blind and now_unix_s - router_seen_unix_s < traffic.GRACE_S
+
+
 def _decision(plan: Plan) -> tuple[object, ...]:
     return (
         [(pool.name, pool.replicas) for pool in plan.pools],
@@ -125,10 +136,21 @@ def _scaling_limited(plan: Plan | None) -> Finding:
 
 
 def _foreign_scaler(view: ClusterView, before: Condition | None) -> list[Finding]:
-    """Whether something else sets replicas that Swingpool sets; told only once it has happened."""
-    ours = {pool.name for pool in view.spec.pools if pool.replicas.mode is not ReplicaMode.EXTERNAL}
-    found = [f"pool {state.pool} by {state.foreign_scaler}" for state in view.pools if state.foreign_scaler]
-    found = [text for text in found if text.split()[1] in ours]
+    """Whether something else sets replicas that Swingpool sets; told only once it has happened.
+
+    Where plans are only recommended, others are meant to carry them out.
+    """
+    recommends = view.spec.scaling.mode is ScalingMode.RECOMMEND
+    ours = {
+        pool.name
+        for pool in view.spec.pools
+        if pool.replicas.mode is ReplicaMode.FIXED or (pool.replicas.mode is ReplicaMode.AUTO and not recommends)
+    }
+    found = [
+        f"pool {state.pool} by {state.foreign_scaler}"
+        for state in view.pools
+        if state.foreign_scaler and state.pool in ours
+    ]
     if found:
         message = f"something else set replicas: {', '.join(found)}; remove it, or set replicas.mode External"
         return [Finding(type=Type.FOREIGN_SCALER, status="True", reason=Reason.SCALED_BY_ANOTHER, message=message)]

@@ -12,7 +12,8 @@ from swingpool_control.api.status import InferenceClusterStatus
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec, RouterType
 from swingpool_control.engine.model import PerformanceModel
 from swingpool_control.figures import Unknown
-from swingpool_control.observation import RouterObservation
+from swingpool_control.observation import RouterObservation, WorkerLoad
+from swingpool_control.resources.worker_pool import SURGE
 from swingpool_control.timestamps import unix_seconds
 from swingpool_control.view import ClusterView, PoolView, WorkerView
 
@@ -22,6 +23,9 @@ STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 """Waiting reasons of a container that is on its way."""
 
 OWN_MANAGERS = frozenset({names.FIELD_MANAGER, names.FIELD_MANAGER_REPLICAS})
+
+MOST_REPLICAS = 20_000
+"""Twice what a pool can be given: whoever scales a pool by hand beyond it does not bring decisions to a halt."""
 
 _POD_NAME = re.compile(r'(pods|pod) "[^"]*"')
 
@@ -37,6 +41,8 @@ def build(
     pods: Sequence[Raw],
     router: RouterObservation | Unknown,
     models: Mapping[str, PerformanceModel | Unknown],
+    loads: Mapping[str, WorkerLoad] | None = None,
+    uncertain: frozenset[str] = frozenset(),
 ) -> ClusterView:
     """Return the view of one InferenceCluster.
 
@@ -46,6 +52,8 @@ def build(
         pods: its pods, workers and routers, by the cluster label.
         router: what the pickers see, merged, or why that is unknown.
         models: performance model by pool (`sizing.models.of`).
+        loads: what draining workers say of themselves, by pod, where the router is external.
+        uncertain: uids of workers whose last change was not answered.
 
     Raises:
         InvalidSpecError: the spec cannot be used.
@@ -67,6 +75,8 @@ def build(
         router_ready=spec.router.type is RouterType.EXTERNAL
         or any(_component(pod) == names.COMPONENT_ROUTER and _is_ready(pod) and not _is_deleting(pod) for pod in pods),
         models=models,
+        loads=loads or {},
+        uncertain=uncertain,
     )
 
 
@@ -169,10 +179,20 @@ def _waiting(pod: Raw) -> str:
 
 def _pool(name: str, deployment: Raw | None) -> PoolView:
     if deployment is None:
-        return PoolView(pool=name, exists=False, replicas=0, current=0, ready=0, updated=0, observed=False, failure="")
+        return PoolView(
+            pool=name,
+            exists=False,
+            replicas=0,
+            current=0,
+            ready=0,
+            updated=0,
+            observed=False,
+            failure="",
+            surge=SURGE,
+        )
     spec, status = deployment.get("spec") or {}, deployment.get("status") or {}
     replicas = spec.get("replicas")
-    replicas = 1 if replicas is None else int(replicas)
+    replicas = 1 if replicas is None else min(int(replicas), MOST_REPLICAS)
     generation = int(deployment["metadata"].get("generation") or 0)
     return PoolView(
         pool=name,

@@ -28,6 +28,9 @@ SETTLE_S = {RouterType.BUILT_IN: 5, RouterType.EXTERNAL: 15}
 STOP_S = 10
 """Seconds that a worker has to end after it stopped answering."""
 
+SURGE = 1
+"""Pods that a rolling update adds."""
+
 KV_LEASE_S = 30
 """How long vLLM keeps finished blocks for a decode worker that has not fetched them."""
 
@@ -49,7 +52,7 @@ def children(owner: Owner, spec: InferenceClusterSpec, pool: Pool, settings: Ren
     deployment = owner.child(api_version="apps/v1", kind="Deployment", name=name, labels=labels) | {
         "spec": {
             "selector": {"matchLabels": selector},
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": SURGE, "maxUnavailable": 0}},
             # Routers know a new worker before a rollout takes an old one from them.
             "minReadySeconds": SETTLE_S[spec.router.type],
             "progressDeadlineSeconds": STARTUP_BUDGET_S[spec.engine.type] + 300,

@@ -247,6 +247,36 @@ def test_something_else_that_scales_is_told_and_so_is_its_end() -> None:
     assert condition(build(fleet.view()), Type.FOREIGN_SCALER).status == "False"
 
 
+def test_where_plans_are_recommended_others_may_scale() -> None:
+    view = pool_view(Fleet(spec(scaling={"mode": "Recommend"})), "decode", foreign_scaler="kubectl")
+    assert find(build(view).conditions, Type.FOREIGN_SCALER) is None
+
+
+def test_a_missed_answer_of_the_router_changes_no_plan() -> None:
+    fleet = Fleet(spec())
+    before = plan(1)
+    fleet.status = InferenceClusterStatus(plan=before)
+    blind = plan(1, code="Unknown", at=T0 + 15)
+    assert build(fleet.view(), plan=blind, router_seen_unix_s=T0 - 5).plan == before
+    assert build(fleet.view(), plan=blind, router_seen_unix_s=T0 - 60).plan == blind
+    grown = plan(2, code="Unknown", at=T0 + 15)
+    assert build(fleet.view(), plan=grown, router_seen_unix_s=T0 - 5).plan == grown
+
+
+def test_a_router_that_is_not_there_is_progress_and_tells_where_to_look() -> None:
+    status = build(replace(Fleet(spec()).view(), router_ready=False))
+    assert condition(status, Type.PROGRESSING).status == "True"
+    assert "Deployment chat-router" in condition(status, Type.READY).message
+
+
+def test_a_role_that_a_recommendation_would_fill_says_so() -> None:
+    fleet = Fleet(spec([{"name": "swing", "role": "Swing", "replicas": {"min": 2, "max": 2}}]))
+    fleet.spec = spec(
+        [{"name": "swing", "role": "Swing", "replicas": {"min": 2, "max": 2}}], scaling={"mode": "Recommend"}
+    )
+    assert "set it to Auto" in condition(build(fleet.view()), Type.READY).message
+
+
 def plan(replicas: int, *, code: str = "Enough", at: float = T0, binding: str = "", message: str = "") -> Plan:
     return Plan(
         at=rfc3339(at),

@@ -154,3 +154,8 @@ def test_any_annotation_makes_a_view(annotation: str, phase: str) -> None:
     marks = dict.fromkeys((names.ANNOTATION_FLIP, names.ANNOTATION_DRAIN, names.ANNOTATION_DELETION_COST), annotation)
     [worker] = view(pods=[pod(annotations=marks, status={"phase": phase})]).workers
     assert worker.flip == worker.drain == annotation
+
+
+def test_a_number_beyond_all_bounds_is_cut() -> None:
+    found = view(deployments=[deployment(spec={"replicas": 2**31 - 1})])
+    assert {pool.pool: pool.replicas for pool in found.pools}["decode"] == 20_000
