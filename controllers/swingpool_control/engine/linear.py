@@ -1,7 +1,8 @@
 """The linear performance model: one iteration's time as a sum of terms, each with a non-negative coefficient.
 
 An iteration costs a base, an extra base if it computes any prompt, and then so much per prompt token, per token of
-attention work, per decoding sequence and per token of context read. Non-negative coefficients make it monotone, which
+attention work, per decoding sequence and per token of context read. Prompt tokens and sequences may cost more beyond a
+knee, where an engine leaves the regime in which it was efficient. Non-negative coefficients make it monotone, which
 sizing relies on: more work never looks faster.
 """
 
@@ -11,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepCost:
-    """Coefficients of one iteration, in seconds per unit; all finite and not negative.
+    """Coefficients of one iteration, in seconds per unit, and where they change; all finite and not negative.
 
     Raises:
         ValueError: a coefficient is negative, NaN or infinite; or an iteration would take no time.
@@ -29,13 +30,19 @@ class StepCost:
     """Per decoding sequence."""
     context_token_s: float
     """Per token of KV cache that decoding sequences read."""
+    prefill_knee_tokens: float = 0.0
+    """Prompt tokens of one iteration from which on each costs `prefill_over_token_s` more."""
+    prefill_over_token_s: float = 0.0
+    sequence_knee: float = 0.0
+    """Decoding sequences from which on each costs `over_sequence_s` more."""
+    over_sequence_s: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse coefficients that would make more work look faster."""
         for field in fields(self):
             value = getattr(self, field.name)
             if not math.isfinite(value) or value < 0:
-                raise ValueError(f"{field.name} must be a finite number of seconds, zero or more, not {value}")
+                raise ValueError(f"{field.name} must be a finite number, zero or more, not {value}")
         if self.base_s <= 0:
             raise ValueError("base_s must be more than zero: no engine iterates in no time")
 
@@ -82,11 +89,13 @@ class LinearModel:
             return 0.0
         cost = self.step
         seconds = cost.base_s + cost.sequence_s * decode_sequences + cost.context_token_s * decode_context_tokens
+        seconds += cost.over_sequence_s * max(0, decode_sequences - cost.sequence_knee)
         if prefill_tokens:
             seconds += (
                 cost.prefill_base_s
                 + cost.prefill_token_s * prefill_tokens
                 + cost.prefill_context_token2_s * prefill_context_tokens
+                + cost.prefill_over_token_s * max(0, prefill_tokens - cost.prefill_knee_tokens)
             )
         return seconds
 
@@ -104,10 +113,12 @@ class LinearModel:
         """
         if not math.isfinite(factor) or factor <= 0:
             raise ValueError(f"a speedup must be a finite number above zero, not {factor}")
-        cost = StepCost(**{field.name: getattr(self.step, field.name) / factor for field in fields(self.step)})
+        times = {
+            field.name: getattr(self.step, field.name) / factor for field in fields(StepCost) if field.name[-2:] == "_s"
+        }
         return replace(
             self,
-            step=cost,
+            step=replace(self.step, **times),
             link_bytes_per_s=self.link_bytes_per_s * factor,
             link_latency_s=self.link_latency_s / factor,
         )

@@ -16,6 +16,7 @@ from swingpool_control.engine.linear import LinearModel, StepCost
 FORMAT = "swingpool-profile/v1"
 
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+NotNegativeInt = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -55,6 +56,10 @@ class Step(Part):
     prefill_context_token2_s: NotNegative
     sequence_s: NotNegative
     context_token_s: NotNegative
+    prefill_knee_tokens: NotNegativeInt = 0
+    prefill_over_token_s: NotNegative = 0.0
+    sequence_knee: NotNegativeInt = 0
+    over_sequence_s: NotNegative = 0.0
 
 
 class KVCache(Part):
@@ -80,12 +85,17 @@ class Range(Part):
 
 
 class FitError(Part):
-    """How far the fit lies from what it was fitted to, as fractions."""
+    """How far predictions lie from measurements, as fractions: typically (the median), at the p95, at worst."""
 
     prefill_typical: NotNegative | None = None
+    prefill_p95: NotNegative | None = None
     prefill_worst: NotNegative | None = None
     decode_typical: NotNegative | None = None
+    decode_p95: NotNegative | None = None
     decode_worst: NotNegative | None = None
+    mixed_typical: NotNegative | None = None
+    mixed_p95: NotNegative | None = None
+    mixed_worst: NotNegative | None = None
 
 
 class Provenance(Part):
@@ -95,6 +105,8 @@ class Provenance(Part):
     licence: str
     measured: bool
     """False for figures that nobody measured."""
+    basis: Literal["measurements", "published-fit", "roofline"] | None = None
+    """What the coefficients were derived from."""
     fitted: Range = Range()
     error: FitError = FitError()
     notes: list[str] = []

@@ -13,6 +13,18 @@ from swingpool_control.engine.linear import LinearModel, StepCost
 from swingpool_control.engine.model import PerformanceModel, decode_step_s, prefill_s
 
 MODELS = [profile.built_in(name).model() for name in profile.built_in_names()]
+BENT = replace(
+    MODELS[0],
+    name="bent",
+    step=replace(
+        MODELS[0].step,
+        prefill_knee_tokens=2048,
+        prefill_over_token_s=1e-4,
+        sequence_knee=64,
+        over_sequence_s=1e-3,
+    ),
+)
+MODELS.append(BENT)
 work = st.fixed_dictionaries(
     {
         "prefill_tokens": st.integers(0, 20_000),
@@ -91,6 +103,22 @@ def test_sizes_and_rates_are_refused_by_name(name: str, value: float) -> None:
     changes: dict[str, Any] = {name: value}
     with pytest.raises(ValueError, match=name):
         replace(MODELS[0], **changes)
+
+
+def test_beyond_a_knee_each_costs_more() -> None:
+    def more(prefill_tokens: int, sequences: int) -> float:
+        work = {
+            "prefill_tokens": prefill_tokens,
+            "prefill_context_tokens": 0,
+            "decode_sequences": sequences,
+            "decode_context_tokens": 0,
+        }
+        return BENT.step_s(**work) - MODELS[0].step_s(**work)
+
+    assert more(2048, 64) == 0
+    assert more(2049, 64) == pytest.approx(1e-4)
+    assert more(0, 66) == pytest.approx(2e-3)
+    assert more(4096, 128) == pytest.approx(0.2048 + 0.064)
 
 
 def test_nothing_in_no_time_is_refused() -> None:

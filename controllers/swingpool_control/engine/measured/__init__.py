@@ -1,0 +1,1 @@
+"""Measurements of engines, and the readers of the files in which others publish theirs."""
