@@ -2,6 +2,8 @@
 
 from typing import NamedTuple, Protocol
 
+_PART_BITS = 16
+
 
 class Arrival(NamedTuple):
     """One request."""
@@ -30,8 +32,8 @@ def block_hashes(arrival: Arrival, block_size: int) -> tuple[int, ...]:
     Without a prefix, or where the trace's blocks are no multiple of the engine's, nothing is known to be shared.
     """
     each, rest = divmod(arrival.prefix_tokens, block_size)
-    if not arrival.prefix or rest or not each:
+    if not arrival.prefix or rest or not each or each >> _PART_BITS:
         return ()
     full = arrival.prompt_tokens // block_size
-    hashes = [coarse * each + part for coarse in arrival.prefix for part in range(each)]
+    hashes = [coarse << _PART_BITS | part for coarse in arrival.prefix for part in range(each)]
     return tuple(hashes[:full])

@@ -11,6 +11,7 @@ COMMANDS = {
     "crd": "Print the CustomResourceDefinition.",
     "manager": "Run the manager.",
     "picker": "Run the endpoint picker beside Envoy.",
+    "simulate": "Simulate a cluster under a load, with the live decisions.",
     "worker": "Run a simulated vLLM worker.",
 }
 """Command to its one-line help. Each is the click command `command` of the module `swingpool.cli.<command>`."""

@@ -1,0 +1,181 @@
+"""`swingpool simulate`: what the live controller would have done with this traffic."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from swingpool.simulate import cluster_file, output
+from swingpool.simulate.run import Runs, run
+from swingpool.simulate.table import table
+from swingpool.traffic.jsonl import BLOCK_TOKENS
+from swingpool.traffic.lines import TrafficError
+from swingpool.traffic.read import FORMATS, Scaling, read
+from swingpool.traffic.synthetic import Seeds
+from swingpool_control.api.quantities import seconds
+from swingpool_control.simulation.cluster import SimulationError
+from swingpool_control.simulation.settings import POLICIES, Failures, Settings
+from swingpool_control.simulation.traffic import Arrival
+
+INTERRUPTED = 130
+
+HELP = """Simulate an InferenceCluster under a load, with the live controller's own decisions.
+
+Traffic is one of: azure (CSV with TIMESTAMP, ContextTokens, GeneratedTokens), mooncake and dynamo (JSON lines with
+timestamp in milliseconds, input_length, output_length, hash_ids), each plain or gzipped and read as a stream; or
+synthetic, a YAML file such as
+
+\b
+  phases:
+  - seconds: 300
+    requestsPerSecond: 12            # or {from: 2, to: 20}
+    arrivals: poisson                # or uniform, or {gamma: 3}, 3 being the gaps' coefficient of variation
+    mix:
+    - promptTokens: {mean: 450, sigma: 0.3}    # log-normal; or 450, or {from: 100, to: 900}
+      outputTokens: 60
+      sharedPrefix: {groups: 20, tokens: 1024}
+  repeat: 3
+
+Ctrl-C ends the simulation and shows what was found until then.
+"""
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+POSITIVE = click.FloatRange(min=0, min_open=True)
+
+
+class Duration(click.ParamType[float]):
+    """A duration such as `60s`, as seconds."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the seconds."""
+        if isinstance(value, float):
+            return value
+        try:
+            return seconds(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Replicas(click.ParamType[tuple[str, int]]):
+    """A pool and its workers at the start, such as `prefill=3`."""
+
+    name = "pool=n"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        """Return the pool's name and the number."""
+        if isinstance(value, tuple):
+            return value
+        pool, equals, count = str(value).partition("=")
+        if not equals or not count.isdecimal():
+            self.fail(f"{value!r} is no POOL=N such as prefill=3", param, ctx)
+        return pool, int(count)
+
+
+@click.command(help=HELP)
+@click.option("-f", "--file", "cluster", type=FILE, required=True, help="The InferenceCluster, as one would apply it.")
+@click.option("--traffic", type=FILE, required=True, help="A trace, or a description of a load; see below.")
+@click.option("--format", "kind", type=click.Choice(FORMATS), help="Format of the traffic. Default: found out.")
+@click.option(
+    "--policy",
+    "policies",
+    type=click.Choice(tuple(POLICIES)),
+    multiple=True,
+    default=("ours",),
+    show_default=True,
+    help="ours: roles and replicas as the live controller decides them. no-swing: replicas only. static: neither. "
+    "Give it several times for a table side by side.",
+)
+@click.option("--profile", metavar="NAME|FILE", help="Performance profile of all pools. Default: as the spec says.")
+@click.option(
+    "--replicas", type=Replicas(), multiple=True, help="Workers at the start. Default: replicas.min or count."
+)
+@click.option("--startup", type=Duration(), help="A new worker's start-up, such as 60s. Default: the profile's.")
+@click.option("--rate", type=POSITIVE, default=1.0, help="Requests for each one of the traffic's: 2 doubles the load.")
+@click.option("--time", "stretch", type=POSITIVE, default=1.0, help="Seconds for each one of the traffic's.")
+@click.option("--until", type=Duration(), help="Leave out what arrives later than this, such as 10m.")
+@click.option("--limit", type=click.IntRange(min=1), help="Take at most so many requests.")
+@click.option(
+    "--block-tokens", type=click.IntRange(min=1), default=BLOCK_TOKENS, help="Tokens under one hash of a trace."
+)
+@click.option("--crashes", type=click.FloatRange(min=0), default=0.0, help="Crashes per worker and hour.")
+@click.option("--transfer-failures", type=click.FloatRange(0, 1), default=0.0, help="Share of KV transfers that fail.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of all that is drawn.")
+@click.option("--arrivals-seed", type=int, help="Seed of arrivals alone.")
+@click.option("--lengths-seed", type=int, help="Seed of lengths alone.")
+@click.option("--failures-seed", type=int, help="Seed of failures alone.")
+@click.option("--json", "json_path", type=FILE, help="Write what was found here.")
+@click.option("--csv", "csv_path", type=FILE, help="Write a line for every request here.")
+@click.option("--force", is_flag=True, help="Write over existing files.")
+def command(
+    *,
+    cluster: Path,
+    traffic: Path,
+    kind: str | None,
+    policies: tuple[str, ...],
+    profile: str | None,
+    replicas: tuple[tuple[str, int], ...],
+    startup: float | None,
+    rate: float,
+    stretch: float,
+    until: float | None,
+    limit: int | None,
+    block_tokens: int,
+    crashes: float,
+    transfer_failures: float,
+    seed: int,
+    arrivals_seed: int | None,
+    lengths_seed: int | None,
+    failures_seed: int | None,
+    json_path: Path | None,
+    csv_path: Path | None,
+    force: bool,
+) -> None:
+    """Simulate, show, write."""
+    settings = Settings(
+        failures=Failures(crashes_per_worker_hour=crashes, transfer_share=transfer_failures),
+        replicas=dict(replicas),
+        startup_s=startup,
+    )
+    seeds = Seeds(arrivals=_first(arrivals_seed, seed), lengths=_first(lengths_seed, seed))
+    scaling = Scaling(rate=rate, time=stretch, until_s=until, limit=limit)
+
+    def arrivals() -> Iterator[Arrival]:
+        return read(traffic, format=kind, block_tokens=block_tokens, seeds=seeds, scaling=scaling)
+
+    try:
+        for path in (json_path, csv_path):
+            if path is not None:
+                output.check(path, force=force)
+        described = cluster_file.read(cluster, profile_of=profile)
+        chosen = tuple(replace(settings, policy=POLICIES[name]) for name in dict.fromkeys(policies))
+        with output.request_rows(csv_path, force=force) as rows:
+            found = run(
+                described,
+                chosen,
+                arrivals,
+                failures_seed=_first(failures_seed, seed),
+                console=Console(stderr=True),
+                request=rows,
+            )
+        Console().print(table(found.results, title=f"{described.name} under {traffic.name}"))
+        if json_path is not None:
+            about = {"cluster": described.name, "traffic": traffic.name, "seed": seed}
+            output.write_json(json_path, found.results, about=about, force=force)
+    except (cluster_file.ClusterFileError, TrafficError, SimulationError, output.OutputError) as error:
+        raise click.ClickException(str(error)) from error
+    _leave(found)
+
+
+def _first(given: int | None, otherwise: int) -> int:
+    return otherwise if given is None else given
+
+
+def _leave(found: Runs) -> None:
+    if found.interrupted:
+        click.echo("broken off: the last column holds what had happened until then", err=True)
+        sys.exit(INTERRUPTED)

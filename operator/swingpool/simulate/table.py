@@ -1,0 +1,88 @@
+"""Results side by side in the terminal."""
+
+from collections.abc import Callable
+
+from rich.table import Table
+
+from swingpool_control.simulation.result import Attained, Latency, Result
+
+Row = tuple[str, Callable[[Result], str]]
+
+
+def table(results: tuple[Result, ...], *, title: str) -> Table:
+    """Return a table with a column for each policy."""
+    shown = Table(title=title, title_justify="left", title_style="bold")
+    shown.add_column("")
+    for result in results:
+        shown.add_column(result.policy + ("" if result.finished else " (broken off)"), justify="right")
+    for section in (_requests(), _objectives(results[0]), _latencies(), _spent(), _changes()):
+        for name, text in section:
+            shown.add_row(name, *(text(result) for result in results))
+        shown.add_section()
+    return shown
+
+
+def _requests() -> list[Row]:
+    return [
+        ("requests", lambda result: f"{result.requests:,}"),
+        ("completed", lambda result: f"{result.completed:,}"),
+        ("refused, failed", lambda result: f"{result.refused:,}, {result.failed:,}"),
+        ("met TTFT and ITL", lambda result: _percent(result.attainment)),
+        ("goodput per second", lambda result: _number(result.goodput_per_s)),
+    ]
+
+
+def _objectives(first: Result) -> list[Row]:
+    rows: list[Row] = []
+    for index, one in enumerate(first.objectives):
+        name = f"{one.metric.upper()} within {_seconds(one.limit_s)} ({one.percentile})"
+        rows.append((name, lambda result, index=index: _attained(result.objectives[index])))  # type: ignore[misc]
+    return rows
+
+
+def _latencies() -> list[Row]:
+    return [
+        ("TTFT p50, p95, p99", lambda result: _spread(result.ttft)),
+        ("ITL p50, p95, p99", lambda result: _spread(result.itl)),
+        ("end to end p50, p95, p99", lambda result: _spread(result.e2e)),
+    ]
+
+
+def _spent() -> list[Row]:
+    return [
+        ("simulated", lambda result: _seconds(result.simulated_s)),
+        ("accelerator hours", lambda result: f"{result.accelerator_hours:.3f}"),
+        ("cost", lambda result: "no price" if result.cost is None else f"{result.cost:.2f}"),
+    ]
+
+
+def _changes() -> list[Row]:
+    return [
+        ("flips to prefill, to decode", lambda result: f"{result.flips_to_prefill}, {result.flips_to_decode}"),
+        ("workers started", lambda result: str(result.starts)),
+        ("preemptions", lambda result: f"{result.preemptions:,}"),
+        ("transfers, failed", lambda result: f"{result.transfers:,}, {result.transfers_failed:,}"),
+        ("crashes", lambda result: str(result.crashes)),
+    ]
+
+
+def _attained(one: Attained) -> str:
+    return f"{_percent(one.share)} {'holds' if one.holds else 'FAILS'}"
+
+
+def _spread(latency: Latency) -> str:
+    return ", ".join(_seconds(value) for value in (latency.p50_s, latency.p95_s, latency.p99_s))
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value * 1000:.3g} ms" if value < 1 else f"{value:,.4g} s" if value < 1000 else f"{value:,.0f} s"
