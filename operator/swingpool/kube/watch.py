@@ -5,10 +5,10 @@ or a silent one resumes from the last version seen. It never ends by itself.
 """
 
 import asyncio
-import random
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
+from swingpool.kube.backoff import delay_s
 from swingpool.kube.client import Kube, named
 from swingpool.kube.errors import FAILURES, KubeError, error_from
 from swingpool.kube.kinds import Kind
@@ -52,12 +52,6 @@ class Interrupted:
 WatchEvent = Snapshot | Upserted | Removed | Interrupted
 
 
-def backoff_s(failures: int) -> float:
-    """Return how long to wait after so many failures in a row: doubling, bounded, with half of it at random."""
-    longest = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(failures - 1, 16))
-    return longest * (0.5 + random.random() / 2)  # noqa: S311 - spreads clients, guards nothing
-
-
 async def watch(
     kube: Kube,
     kind: Kind,
@@ -96,7 +90,7 @@ async def watch(
             # One expired version is business as usual and needs no wait; a server that says so each time does.
             if not error.gone or failures > 1:
                 yield Interrupted(error)
-                await asyncio.sleep(backoff_s(failures))
+                await asyncio.sleep(delay_s(failures, first_s=FIRST_BACKOFF_S, longest_s=LONGEST_BACKOFF_S))
 
 
 async def _follow(

@@ -7,9 +7,10 @@ afterwards; added ten times while it waits it is looked at once. Time comes from
 import asyncio
 import heapq
 import itertools
-import random
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
+
+from swingpool.kube.backoff import delay_s
 
 K = TypeVar("K", bound=Hashable)
 
@@ -18,9 +19,8 @@ LONGEST_BACKOFF_S = 30.0
 
 
 def backoff_s(failures: int) -> float:
-    """Return how long to wait after so many failures in a row: doubling, bounded, with half of it at random."""
-    longest = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(failures - 1, 16))
-    return longest * (0.5 + random.random() / 2)  # noqa: S311 - spreads load, guards nothing
+    """Return how long a round that failed so many times in a row waits for its next try."""
+    return delay_s(failures, first_s=FIRST_BACKOFF_S, longest_s=LONGEST_BACKOFF_S)
 
 
 class WorkQueue(Generic[K]):

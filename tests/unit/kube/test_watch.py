@@ -1,7 +1,6 @@
 """The informer: it goes on, whatever the API server does."""
 
 import importlib
-import itertools
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -22,7 +21,6 @@ from swingpool.kube import (
     watch,
 )
 from swingpool.kube.kinds import POD
-from swingpool.kube.watch import LONGEST_BACKOFF_S, backoff_s
 
 watching = importlib.import_module("swingpool.kube.watch")
 
@@ -70,11 +68,12 @@ async def take(server: Server, count: int) -> list[WatchEvent]:
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     waited: list[int] = []
 
-    def at_once(failures: int) -> float:
+    def at_once(failures: int, *, first_s: float, longest_s: float) -> float:
+        assert first_s < longest_s
         waited.append(failures)
         return 0.0
 
-    monkeypatch.setattr(watching, "backoff_s", at_once)
+    monkeypatch.setattr(watching, "delay_s", at_once)
     return waited
 
 
@@ -124,8 +123,3 @@ async def test_a_server_that_always_says_expired_is_not_hammered(no_waiting: lis
     refusing = Server([GONE, GONE, GONE], [])
     await take(refusing, 2)
     assert no_waiting == [2]
-
-
-def test_backoff_grows_and_is_bounded() -> None:
-    for failures in itertools.chain(range(1, 20), [10_000]):
-        assert 0.1 <= backoff_s(failures) <= LONGEST_BACKOFF_S

@@ -4,10 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from swingpool.manager.queue import LONGEST_BACKOFF_S, WorkQueue, backoff_s
+from swingpool.manager.queue import WorkQueue
 
 
 @asynccontextmanager
@@ -136,8 +133,3 @@ async def test_a_round_that_hangs_shows() -> None:
         assert queue.lateness_s == 0
         queue.add("a")
         await until(lambda: queue.lateness_s > 0.02)
-
-
-@given(st.integers(1, 10_000))
-def test_backoff_is_bounded_and_spread(failures: int) -> None:
-    assert 0.25 <= backoff_s(failures) <= LONGEST_BACKOFF_S
