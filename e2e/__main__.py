@@ -1,9 +1,7 @@
 """`python -m e2e [--quick] [NAME...]`: scenarios on a real cluster, under load."""
 
-import signal
 import sys
 import time
-from types import FrameType
 
 import click
 from rich.console import Console
@@ -19,11 +17,6 @@ OUT = ROOT / "build" / "e2e"
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
-    del number, frame
-    raise KeyboardInterrupt
-
-
 @click.command(help=__doc__)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--quick", is_flag=True, help="A short slice of all scenarios.")
@@ -36,7 +29,6 @@ def main(names: tuple[str, ...], quick: bool, keep: bool, only_list: bool) -> No
             click.echo(f"{scenario.name:<24}{'quick  ' if scenario.quick else '       '}{scenario.about}")
         return
     console = Console()
-    signal.signal(signal.SIGTERM, _terminate)
     begin = time.monotonic()
 
     def say(line: str) -> None:

@@ -1,9 +1,7 @@
 """`python -m e2e.demo`: the demo from a bare machine to a report, and back."""
 
-import signal
 import sys
 import time
-from types import FrameType
 
 import click
 from rich.console import Console
@@ -19,18 +17,12 @@ from e2e.system.waiting import NotInTimeError
 FAILED, INTERRUPTED = 1, 130
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
-    del number, frame
-    raise KeyboardInterrupt
-
-
 @click.command(help=__doc__)
 @click.option("--keep", is_flag=True, help="Leave the cluster running at the end, whatever happened.")
 @click.option("--plain", is_flag=True, help="Write lines instead of drawing, as happens without a terminal.")
 def main(keep: bool, plain: bool) -> None:
     """Run the demo."""
     console = Console(force_terminal=False if plain else None)
-    signal.signal(signal.SIGTERM, _terminate)
     begin = time.monotonic()
 
     def say(line: str) -> None:

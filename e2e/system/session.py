@@ -4,6 +4,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 from e2e.cluster import cluster as provided
 from e2e.cluster.interface import Cluster, ClusterError, Progress
@@ -18,7 +19,11 @@ def session(*, keep: bool, diagnostics: Path, say: Progress) -> Iterator[System]
         keep: leave the cluster running.
         diagnostics: where to write what explains a failure.
         say: told of every step.
+
+    Raises:
+        KeyboardInterrupt: the user, or SIGTERM, asked for the end; the cluster is down, unless it is to be kept.
     """
+    signal.signal(signal.SIGTERM, _interrupt)
     cluster = provided()
     try:
         yield start(cluster, say)
@@ -32,6 +37,11 @@ def session(*, keep: bool, diagnostics: Path, say: Progress) -> Iterator[System]
             # Half a teardown would be worse than a short wait.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             cluster.down(say)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    raise KeyboardInterrupt
 
 
 def explain(cluster: Cluster, directory: Path, say: Progress) -> None:

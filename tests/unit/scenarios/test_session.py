@@ -43,9 +43,10 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
     fake = FakeCluster()
     monkeypatch.setattr(sessions, "provided", lambda: fake)
     monkeypatch.setattr(sessions, "start", lambda cluster, say: SimpleNamespace(cluster=cluster))
-    before = signal.getsignal(signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield fake
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def _session(tmp_path: Path, *, keep: bool = False, told: list[str] | None = None) -> Any:
@@ -56,6 +57,12 @@ def _session(tmp_path: Path, *, keep: bool = False, told: list[str] | None = Non
 def test_a_session_takes_its_cluster_down(cluster: FakeCluster, tmp_path: Path) -> None:
     with _session(tmp_path):
         assert cluster.calls == []
+    assert cluster.calls == ["down"]
+
+
+def test_a_session_that_is_asked_to_end_takes_its_cluster_down(cluster: FakeCluster, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), _session(tmp_path):
+        signal.raise_signal(signal.SIGTERM)
     assert cluster.calls == ["down"]
 
 
