@@ -1,7 +1,6 @@
 """`swingpool manager`: watches InferenceClusters and carries out decisions."""
 
 import asyncio
-import logging
 import os
 import socket
 import sys
@@ -10,12 +9,13 @@ from pathlib import Path
 
 import click
 
+from swingpool.cli.log_options import log_options
 from swingpool.kube import KubeError
 from swingpool.manager.app import run
 from swingpool.manager.lease import LeaseSettings
 from swingpool.manager.options import Options
 from swingpool.manager.rounds import Periods
-from swingpool.telemetry.logs import LogFormat, configure
+from swingpool.telemetry.logs import LogFormat, LogLevel, configure
 from swingpool_control import names
 from swingpool_control.resources.settings import (
     DEFAULT_ENVOY_IMAGE,
@@ -35,9 +35,9 @@ def own_namespace() -> str:
 
 
 @click.command("manager")
-@click.option("--watch-namespace", "--namespace", "namespaces", multiple=True,
+@click.option("--watch-namespace", "namespaces", multiple=True,
               help="Work in this namespace only; may be repeated. Default: in all.")  # fmt: skip
-@click.option("--swingpool-image", "--image", "image", required=True,
+@click.option("--swingpool-image", "image", required=True,
               help="Swingpool's own image, for the router's picker and simulated workers.")  # fmt: skip
 @click.option("--envoy-image", default=DEFAULT_ENVOY_IMAGE, show_default=True, help="Image of the router's Envoy.")
 @click.option("--envoy-command", "envoy_command", multiple=True, default=("envoy",), show_default=True,
@@ -56,10 +56,6 @@ def own_namespace() -> str:
               help="Seconds after which another manager may take a lease that was not renewed.")  # fmt: skip
 @click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path), default=None,
               help="Default: the pod's ServiceAccount, $KUBECONFIG or ~/.kube/config.")  # fmt: skip
-@click.option("--log-format", type=click.Choice(["auto", "json", "text"]), default="auto", show_default=True,
-              help="auto: text on a terminal, JSON elsewhere.")  # fmt: skip
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
-              show_default=True, help="Least level that is logged.")  # fmt: skip
 @click.option("--swing-period", "swing_s", type=click.FloatRange(min=0.1), default=1.0, show_default=True,
               help="Seconds between two decisions on roles.")  # fmt: skip
 @click.option("--sizing-period", "sizing_s", type=click.FloatRange(min=0.1), default=15.0, show_default=True,
@@ -75,6 +71,7 @@ def own_namespace() -> str:
               help="Port at which pickers serve their state.")  # fmt: skip
 @click.option("--pod-name", envvar="POD_NAME", default=None,
               help="Name of this pod, under which it leads. Default: a name of its own.")  # fmt: skip
+@log_options
 def command(
     *,
     namespaces: tuple[str, ...],
@@ -91,7 +88,7 @@ def command(
     lease_duration_s: float,
     kubeconfig: Path | None,
     log_format: LogFormat,
-    log_level: str,
+    log_level: LogLevel,
     swing_s: float,
     sizing_s: float,
     resync_s: float,
@@ -105,7 +102,7 @@ def command(
 
     Every option can be set by a variable SWINGPOOL_MANAGER_<OPTION>.
     """
-    configure(log_format, level=logging.getLevelNamesMapping()[log_level.upper()])
+    configure(log_format, level=log_level)
     # A container that starts anew in its pod is the same leader; two processes elsewhere never are.
     identity = pod_name or f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
     options = Options(

@@ -1,15 +1,15 @@
 """`swingpool picker`: the endpoint picker beside Envoy."""
 
-import logging
 from pathlib import Path
 
 import click
 import uvloop
 
+from swingpool.cli.log_options import log_options
 from swingpool.kube import KubeError
 from swingpool.picker import eds
 from swingpool.picker.run import PickerOptions, run
-from swingpool.telemetry import logs
+from swingpool.telemetry.logs import LogFormat, LogLevel, configure
 from swingpool_control import names
 from swingpool_control.resources.envoy import EDS_FILE
 
@@ -24,7 +24,11 @@ _DEFAULTS = PickerOptions(cluster="", namespace="", eds_file=Path(EDS_FILE))
     type=click.Path(path_type=Path, dir_okay=False),
     help="Read the workers from this JSON file instead of from the API server.",
 )
-@click.option("--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), help="Default: the pod's own account.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(exists=True, path_type=Path, dir_okay=False),
+    help="Default: the pod's ServiceAccount, $KUBECONFIG or ~/.kube/config.",
+)
 @click.option(
     "--eds-file",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -35,8 +39,20 @@ _DEFAULTS = PickerOptions(cluster="", namespace="", eds_file=Path(EDS_FILE))
 @click.option(
     "--init", is_flag=True, help="Write an empty EDS file if there is none, and exit: Envoy needs one to start."
 )
-@click.option("--grpc-port", default=names.PORT_PICKER_GRPC, show_default=True, help="Envoy's services, on loopback.")
-@click.option("--http-port", default=names.PORT_PICKER_HTTP, show_default=True, help="/metrics, /state and probes.")
+@click.option(
+    "--grpc-port",
+    type=click.IntRange(0, 65535),
+    default=names.PORT_PICKER_GRPC,
+    show_default=True,
+    help="Port of Envoy's services, on loopback.",
+)
+@click.option(
+    "--http-port",
+    type=click.IntRange(0, 65535),
+    default=names.PORT_PICKER_HTTP,
+    show_default=True,
+    help="Port of /metrics, /state and probes.",
+)
 @click.option("--http-host", default=_DEFAULTS.http_host, show_default=True, help="Where those listen.")
 @click.option("--envoy-admin", default=_DEFAULTS.envoy_admin, show_default=True, help="Envoy's admin address.")
 @click.option(
@@ -63,8 +79,7 @@ _DEFAULTS = PickerOptions(cluster="", namespace="", eds_file=Path(EDS_FILE))
     metavar="SECONDS",
     help="How long to wait, after SIGTERM, for Envoy's last request.",
 )
-@click.option("--log-format", type=click.Choice(["auto", "json", "text"]), default="auto", show_default=True)
-@click.option("--verbose", is_flag=True, help="Log every decision.")
+@log_options
 def command(
     *,
     cluster: str,
@@ -80,8 +95,8 @@ def command(
     queue_timeout: float,
     window: float,
     drain_timeout: float,
-    log_format: logs.LogFormat,
-    verbose: bool,
+    log_format: LogFormat,
+    log_level: LogLevel,
 ) -> None:
     """Run the endpoint picker beside Envoy."""
     if init:
@@ -89,7 +104,7 @@ def command(
         return
     if workers_file is None and not (cluster and namespace):
         raise click.UsageError("give --cluster and --namespace, or a --workers-file")
-    logs.configure(log_format, level=logging.DEBUG if verbose else logging.INFO)
+    configure(log_format, level=log_level)
     options = PickerOptions(
         cluster=cluster,
         namespace=namespace,

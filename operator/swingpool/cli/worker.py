@@ -1,10 +1,9 @@
 """`swingpool worker`: a simulated vLLM. Its arguments are vLLM's own, read by the worker itself."""
 
-import logging
-
 import click
 import uvloop
 
+from swingpool.telemetry.logs import configure
 from swingpool.worker import options, process
 from swingpool_control.engine.profile import ProfileError
 
@@ -18,7 +17,7 @@ from swingpool_control.engine.profile import ProfileError
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(arguments: tuple[str, ...]) -> None:
     """Run a simulated vLLM worker until SIGTERM."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    configure()
     try:
         parsed = options.parse(arguments)
     except (options.OptionError, ProfileError) as error:

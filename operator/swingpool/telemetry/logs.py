@@ -16,6 +16,8 @@ from pythonjsonlogger.json import JsonFormatter
 LogFormat = Literal["auto", "json", "text"]
 """`auto` is text on a terminal and JSON elsewhere."""
 
+LogLevel = Literal["debug", "info", "warning", "error"]
+
 _cluster: ContextVar[str] = ContextVar("swingpool_cluster", default="")
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "cluster", "color_message"}
@@ -32,12 +34,12 @@ def about_cluster(namespace: str, name: str) -> Iterator[None]:
         _cluster.reset(token)
 
 
-def configure(log_format: LogFormat = "auto", *, level: int = logging.INFO, stream: TextIO | None = None) -> None:
+def configure(log_format: LogFormat = "auto", *, level: LogLevel = "info", stream: TextIO | None = None) -> None:
     """Set up the root logger; what was set up before is replaced.
 
     Args:
         log_format: see `LogFormat`.
-        level: least level that is logged; libraries that talk much log warnings and worse, unless it is DEBUG.
+        level: least level that is logged; libraries that talk much log warnings and worse, unless it is `debug`.
         stream: where to; default: standard error.
     """
     stream = stream or sys.stderr
@@ -47,9 +49,9 @@ def configure(log_format: LogFormat = "auto", *, level: int = logging.INFO, stre
     handler.setFormatter(_TextFormatter() if text else _json_formatter())
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(level)
+    root.setLevel(level.upper())
     for name in _TALKATIVE:
-        logging.getLogger(name).setLevel(level if level <= logging.DEBUG else logging.WARNING)
+        logging.getLogger(name).setLevel("DEBUG" if level == "debug" else "WARNING")
 
 
 def _add_cluster(record: logging.LogRecord) -> bool:

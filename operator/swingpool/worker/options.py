@@ -20,6 +20,7 @@ from swingpool_control.engine.linear import LinearModel
 DEFAULT_MODEL = "swingpool/simulated"
 DEFAULT_LEASE_S = 30.0
 LONGEST_DEFAULT_CONTEXT = 131_072
+HIGHEST_PORT = 65_535
 
 
 class OptionError(ValueError):
@@ -106,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     same.add_argument("--model", default=DEFAULT_MODEL, help="model; its name, unless --served-model-name is given")
     same.add_argument("--served-model-name", nargs="+", metavar="NAME", help="names that clients may ask for")
     same.add_argument("--host", default="0.0.0.0", help="address to listen on")  # noqa: S104 - a server in a pod
-    same.add_argument("--port", type=int, default=names.PORT_WORKER)
+    same.add_argument("--port", type=_port, default=names.PORT_WORKER, help="port to listen on; 0 for a free one")
     same.add_argument("--max-model-len", help="longest context in tokens; 4k means 4000, 4K means 4096")
     same.add_argument("--block-size", type=_count, default=16, help="tokens per KV block")
     same.add_argument("--kv-cache-dtype", default="auto")
@@ -140,10 +141,15 @@ def _dashes(argument: str) -> str:
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, not {number}")
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number, 1 or more, not {text!r}")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > HIGHEST_PORT:
+        raise argparse.ArgumentTypeError(f"must be a port, 0 to {HIGHEST_PORT}, not {text!r}")
+    return int(text)
 
 
 def _positive(flag: str, value: float) -> float:

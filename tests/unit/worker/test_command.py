@@ -22,3 +22,9 @@ def test_a_broken_profile_is_told_in_one_line() -> None:
     result = CliRunner().invoke(main, ["worker", "--profile", "nope"])
     assert result.exit_code == 1
     assert result.output.startswith("Error: there is no built-in profile 'nope'")
+
+
+def test_a_port_out_of_range_is_told_with_what_would_do() -> None:
+    result = CliRunner().invoke(main, ["worker", "--port", "65536"])
+    assert result.exit_code == 2
+    assert "--port: must be a port, 0 to 65535, not '65536'" in result.stderr
