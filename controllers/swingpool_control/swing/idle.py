@@ -49,6 +49,8 @@ def follow(view: ClusterView, idle: tuple[Idle, ...], *, uids: Collection[str], 
         sight = sights.get(worker.pod)
         if worker.uid not in uids or sight is None or not holds_nothing(sight):
             continue
+        if isinstance(sight, WorkerObservation) and sight.role != worker.role:  # it may be sent something yet
+            continue
         scraped = sight.scraped_unix_s
         if isinstance(scraped, Unknown):
             continue

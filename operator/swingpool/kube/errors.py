@@ -55,6 +55,11 @@ class KubeError(Exception):
         """Nobody knows whether the server carried the call out."""
         return self.status is None
 
+    @property
+    def may_have_happened(self) -> bool:
+        """The server may have carried the call out, or still do so: no answer, or trouble of its own."""
+        return self.status is None or self.status >= 500
+
 
 def error_from(failure: Exception, *, call: str) -> KubeError:
     """Return what a call raised as a `KubeError`."""

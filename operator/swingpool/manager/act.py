@@ -27,6 +27,8 @@ class Outcome:
 
     refused: tuple[str, ...] = ()
     """Uids of workers whose change the API server refused for certain."""
+    uncertain: tuple[str, ...] = ()
+    """Uids of workers whose change may have been made, or may still be."""
     failed: int = 0
     """Actions that were not carried out, or of which nobody knows whether they were."""
 
@@ -43,6 +45,7 @@ class Actor:
     async def carry_out(self, cluster: Object, spec: InferenceClusterSpec, actions: Iterable[Action]) -> Outcome:
         """Carry out actions in their order. A failure ends no other action."""
         refused: list[str] = []
+        uncertain: list[str] = []
         failed = 0
         for action in actions:
             result = "done"
@@ -55,12 +58,14 @@ class Actor:
                 if isinstance(action, PatchWorker) and certain:
                     refused.append(action.uid)
                     result = "refused"
+                elif isinstance(action, PatchWorker) and error.may_have_happened:
+                    uncertain.append(action.uid)
                 log.warning("not carried out", extra={"action": _describe(action), "error": str(error)})
             counter = self.metrics.decisions.labels(
                 namespace_of(cluster), name_of(cluster), type(action).__name__, result
             )
             counter.inc()
-        return Outcome(refused=tuple(refused), failed=failed)
+        return Outcome(refused=tuple(refused), uncertain=tuple(uncertain), failed=failed)
 
     async def _one(self, cluster: Object, spec: InferenceClusterSpec, action: Action) -> None:
         match action:

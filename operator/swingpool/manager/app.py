@@ -34,6 +34,7 @@ from swingpool.manager.rounds import Rounds
 from swingpool.manager.router_poll import RouterPoll
 from swingpool.manager.store import Key, Store, cluster_of
 from swingpool.manager.writes import Writes
+from swingpool.telemetry.worker_load import WorkerLoads
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ class Manager:
         self.watch_health = WatchHealth(monotonic=clock, metrics=self.metrics)
         self.resync = Resync(self.kube, self.store, self.watch_health, namespaces=options.namespaces)
         self.routers = RouterPoll(monotonic=clock, port=options.picker_port)
+        self.workers = WorkerLoads(now_unix_s=time.time)
         self.rounds = self._make_rounds()
         self.queue: WorkQueue[Key] = WorkQueue(self.rounds.round, workers=options.round_workers)
         self.metrics.leading.set_function(lambda: float(self.leadership.held))
@@ -111,6 +113,7 @@ class Manager:
             actor=Actor(writes=writes, store=self.store, recorder=recorder, metrics=self.metrics),
             writes=writes,
             routers=self.routers,
+            workers=self.workers,
             profiles=Profiles(self.kube, monotonic=time.monotonic),
             metrics=self.metrics,
             periods=self._options.periods,
@@ -218,6 +221,7 @@ class Manager:
         for server in servers:
             await server.cleanup()
         await self.routers.close()
+        await self.workers.close()
         await self.kube.close()
 
     def _changed(self, kind: Kind, obj: Object) -> None:

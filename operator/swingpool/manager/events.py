@@ -23,7 +23,10 @@ REPEAT_S = 600.0
 BURST = 20
 REFILL_S = 15.0
 MESSAGE_LIMIT = 1024
-"""Longest message the API takes."""
+"""Longest message the API takes, in bytes."""
+
+REPORTER_LIMIT = 128
+"""Longest name of who tells that the API takes."""
 
 
 @dataclass(slots=True)
@@ -94,13 +97,18 @@ class Recorder:
             },
             "type": type_,
             "reason": reason,
-            "message": message[:MESSAGE_LIMIT],
+            "message": _cut(message, MESSAGE_LIMIT),
             "firstTimestamp": at_second,
             "lastTimestamp": at_second,
             "count": 1,
             "source": {"component": "swingpool-manager"},
             "reportingComponent": f"{names.GROUP}/manager",
-            "reportingInstance": self._component,
+            "reportingInstance": _cut(self._component, REPORTER_LIMIT),
             "action": reason,
             "eventTime": f"{at[:-1]}000Z",
         }
+
+
+def _cut(text: str, limit: int) -> str:
+    """Return as much of a text as fits into so many bytes, without half a character."""
+    return text.encode("utf-8", errors="replace")[:limit].decode("utf-8", errors="ignore")

@@ -42,12 +42,16 @@ class ClusterMemory:
     sized_generation: int = -1
     applied: dict[tuple[str, str], Applied] = field(default_factory=dict)
     """By kind and name of the child."""
+    tried_generation: int = -1
+    """Generation of the spec whose children were compared last, with success or without."""
     applied_generation: int = 0
     apply_error: str = ""
     plan: Plan | None = None
     flips: tuple[FlipRecord, ...] = ()
     sizing_memory: SizingMemory = field(default_factory=SizingMemory)
     swing_memory: SwingMemory = field(default_factory=SwingMemory)
+    uncertain: dict[str, float] = field(default_factory=dict)
+    """By uid, workers of which nobody knows whether their last change was made, and until when they count as such."""
     written_status: Object | None = None
     """What was asked for last, and what the server made of it."""
     stored_status: Object | None = None

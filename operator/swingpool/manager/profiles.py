@@ -26,6 +26,13 @@ class _Known:
     models: Models
 
 
+@dataclass(frozen=True, slots=True)
+class _Unread:
+    """The API server did not answer just now, which says nothing about the ConfigMap."""
+
+    why: Unknown
+
+
 class Profiles:
     """Performance models by cluster.
 
@@ -51,16 +58,19 @@ class Profiles:
         if known and same_spec and (reference is None or self._monotonic() - known.read_at < READ_AGAIN_S):
             return known.models
         text = await self._read(key, reference) if reference else None
+        if isinstance(text, _Unread):
+            text = known.text if known and same_spec else text.why
         unchanged = known is not None and same_spec and known.text == text
         found = known.models if known and unchanged else models.of(spec, config_map_text=text)
         self._known[key] = _Known(spec=spec, text=text, read_at=self._monotonic(), models=found)
         return found
 
-    async def _read(self, key: Key, reference: ConfigMapKey) -> str | Unknown:
+    async def _read(self, key: Key, reference: ConfigMapKey) -> "str | Unknown | _Unread":
         place = f"ConfigMap {key.namespace}/{reference.name}"
         try:
             config_map = await self._kube.get(CONFIG_MAP, reference.name, namespace=key.namespace)
         except KubeError as error:
-            return Unknown(f"{place} cannot be read: {error.reason}")
+            why = Unknown(f"{place} cannot be read: {error.reason}")
+            return _Unread(why) if error.transient else why
         text = field(config_map, "data", reference.key)
         return text if isinstance(text, str) else Unknown(f"{place} has no key {reference.key!r}")

@@ -11,6 +11,7 @@ from swingpool.kube import Kube, KubeError, Object
 from swingpool.kube.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
+    POD,
     POD_DISRUPTION_BUDGET,
     ROLE,
     ROLE_BINDING,
@@ -28,8 +29,13 @@ from swingpool.manager.store import Key, Store
 from swingpool.manager.writes import Writes
 from swingpool_control import names
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
+from swingpool_control.conditions.view import build
+from swingpool_control.figures import Unknown
 from swingpool_control.resources.render import children
 from swingpool_control.resources.settings import RenderSettings
+from swingpool_control.sizing.creation import at_creation
+from swingpool_control.swing.guards import only_served_by
+from swingpool_control.view import ClusterView
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +57,12 @@ class BlockedError(Exception):
 
     Attributes:
         transient: whether all of the reasons may well pass by themselves.
+        waits: whether nothing is wrong, and all that is asked for will be done a while later.
     """
 
-    def __init__(self, message: str, *, transient: bool = False) -> None:
+    def __init__(self, message: str, *, transient: bool = False, waits: bool = False) -> None:
         self.transient = transient
+        self.waits = waits
         super().__init__(message)
 
 
@@ -84,25 +92,28 @@ class Reconciler:
         problems: list[BlockedError] = []
         for manifest in wanted:
             try:
-                await self._ensure(cluster, diff.with_hash(manifest), spec, memory)
+                await self._ensure(cluster, diff.with_hash(manifest), memory)
             except KubeError as error:
                 problems.append(_blocked(manifest["kind"], name_of(manifest), error))
             except BlockedError as error:
                 problems.append(error)
-        problems += await self._prune(key, cluster, {(child["kind"], name_of(child)) for child in wanted})
+        names_wanted = {(child["kind"], name_of(child)) for child in wanted}
+        problems += await self._prune(key, cluster, names_wanted, memory)
         if problems:
-            raise BlockedError("; ".join(map(str, problems)), transient=all(one.transient for one in problems))
+            raise BlockedError(
+                "; ".join(map(str, problems)),
+                transient=all(one.transient for one in problems),
+                waits=all(one.waits for one in problems),
+            )
 
-    async def _ensure(
-        self, cluster: Object, manifest: Object, spec: InferenceClusterSpec, memory: ClusterMemory
-    ) -> None:
+    async def _ensure(self, cluster: Object, manifest: Object, memory: ClusterMemory) -> None:
         kind, name = kind_of(manifest), name_of(manifest)
         known = memory.applied.get((kind.kind, name))
         live = self.store.get(kind, namespace_of(manifest), name)
         if live is None:
             live = await self._unseen(kind, manifest)
         if live is None:
-            await self._create(cluster, manifest, spec, memory, seen_before=known is not None)
+            await self._create(cluster, manifest, memory, seen_before=known is not None)
             return
         self._check_owner(cluster, kind, live)
         before = diff.project(manifest, live)
@@ -135,15 +146,13 @@ class Reconciler:
         self,
         cluster: Object,
         manifest: Object,
-        spec: InferenceClusterSpec,
         memory: ClusterMemory,
         *,
         seen_before: bool,
     ) -> None:
-        kind, name, pool_name = kind_of(manifest), name_of(manifest), _pool_of(manifest)
-        if pool_name:
-            pool = next(pool for pool in spec.pools if pool.name == pool_name)
-            live = await replicas.create(self.writes, manifest, replicas.at_creation(pool))
+        kind, name, pool = kind_of(manifest), name_of(manifest), _pool_of(manifest)
+        if pool:
+            live = await replicas.create(self.writes, manifest, at_creation(self._view(cluster), pool))
         else:
             live = await self.writes.apply(manifest)
         memory.applied[(kind.kind, name)] = Applied(_hash_of(manifest), diff.project(manifest, live))
@@ -164,21 +173,43 @@ class Reconciler:
         self.metrics.drift.labels(namespace_of(cluster), name_of(cluster), kind.kind).inc()
         await self.recorder.tell(cluster, "Warning", "DriftCorrected", message)
 
-    async def _prune(self, key: Key, cluster: Object, wanted: set[tuple[str, str]]) -> list[BlockedError]:
+    async def _prune(
+        self, key: Key, cluster: Object, wanted: set[tuple[str, str]], memory: ClusterMemory
+    ) -> list[BlockedError]:
         """Delete children that are ours by label and by owner, and that nobody asks for any more; return failures."""
         problems: list[BlockedError] = []
+        kept: dict[str, str] = {}
         for kind in reversed(CHILD_KINDS):
             for obj in self.store.of_cluster(kind, key):
                 ours = controller_uid(obj) == uid_of(cluster) and not metadata(obj).get("deletionTimestamp")
                 if not ours or (kind.kind, name_of(obj)) in wanted:
                     continue
+                pool = labels_of(obj).get(names.LABEL_POOL, "")
+                if kind == DEPLOYMENT and pool and (role := only_served_by(self._view(cluster), pool)):
+                    kept[pool] = f"pool {pool} is kept until another worker serves {role}"
+                if pool in kept:
+                    continue
                 try:
                     await self.writes.delete(kind, name_of(obj), namespace=key.namespace)
+                    memory.applied.pop((kind.kind, name_of(obj)), None)
                     log.info("deleted", extra={"kind": kind.kind, "child": name_of(obj)})
                 except KubeError as error:
                     if not error.not_found:
                         problems.append(_blocked(kind.kind, name_of(obj), error))
-        return problems
+        for message in kept.values():
+            await self.recorder.tell(cluster, "Normal", "PoolKept", message)
+        return problems + [BlockedError(message, transient=True, waits=True) for message in kept.values()]
+
+    def _view(self, cluster: Object) -> ClusterView:
+        """Return the cluster as Kubernetes shows it; what routers and profiles say makes no difference to children."""
+        key = Key(namespace_of(cluster), name_of(cluster))
+        return build(
+            cluster=cluster,
+            deployments=self.store.of_cluster(DEPLOYMENT, key),
+            pods=self.store.of_cluster(POD, key),
+            router=Unknown("it was not asked"),
+            models={},
+        )
 
 
 def _blocked(kind: str, name: str, error: KubeError) -> BlockedError:

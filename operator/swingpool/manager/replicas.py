@@ -10,16 +10,6 @@ from swingpool.kube.kinds import DEPLOYMENT
 from swingpool.kube.objects import field, metadata, name_of, namespace_of, uid_of
 from swingpool.manager.writes import Writes
 from swingpool_control import names
-from swingpool_control.api.v1alpha1 import Pool, ReplicaMode
-
-
-def at_creation(pool: Pool) -> int | None:
-    """Return how many workers a pool is created with; None if another controller decides."""
-    if pool.replicas.mode is ReplicaMode.EXTERNAL:
-        return None
-    if pool.replicas.mode is ReplicaMode.FIXED:
-        return pool.replicas.count if pool.replicas.count is not None else 1
-    return pool.replicas.min
 
 
 def owned_by_template(deployment: Object) -> bool:

@@ -5,13 +5,13 @@ A part that fails is told, tried again later, and stops no other part.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from swingpool.kube import KubeError, Object
 from swingpool.kube.kinds import DEPLOYMENT, INFERENCE_CLUSTER, POD, Kind
 from swingpool.kube.objects import metadata, uid_of
-from swingpool.manager.act import Actor
+from swingpool.manager.act import Actor, Outcome
 from swingpool.manager.lease import NotLeadingError
 from swingpool.manager.memory import ClusterMemory, Due
 from swingpool.manager.metrics import Metrics
@@ -23,12 +23,14 @@ from swingpool.manager.status_writer import write_status
 from swingpool.manager.store import Key, Store
 from swingpool.manager.writes import Writes
 from swingpool.telemetry.logs import about_cluster
+from swingpool.telemetry.worker_load import WorkerLoads
+from swingpool_control.actions import Action
 from swingpool_control.api.status import FlipRecord, InferenceClusterStatus
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec, RouterType
 from swingpool_control.conditions import status as conditions
 from swingpool_control.conditions.view import InvalidSpecError, build, parse_spec, parse_status
 from swingpool_control.figures import Unknown
-from swingpool_control.observation import RouterObservation
+from swingpool_control.observation import RouterObservation, WorkerLoad
 from swingpool_control.resources.pod_template import PodTemplateError
 from swingpool_control.sizing import step as sizing
 from swingpool_control.swing import step as swing
@@ -39,6 +41,9 @@ log = logging.getLogger(__name__)
 
 TOLD_AFTER_FAILURES = 3
 """Trouble of the API server's is told to the user only if it lasts."""
+
+UNCERTAIN_S = 15.0
+"""How long a change that was not answered may still be made."""
 
 ACT_AGAIN_S = 0.2
 """How soon a decision is made anew that the API server refused."""
@@ -60,8 +65,10 @@ class _Seen:
     key: Key
     raw_spec: Object
     """The spec that is acted on: the present one, or the last that could be used."""
+    generation: int
     spec: InferenceClusterSpec
     router: RouterObservation | Unknown
+    loads: Mapping[str, WorkerLoad]
     models: Models
 
 
@@ -74,6 +81,7 @@ class Rounds:
     actor: Actor
     writes: Writes
     routers: RouterPoll
+    workers: WorkerLoads
     profiles: Profiles
     metrics: Metrics
     periods: Periods
@@ -89,7 +97,7 @@ class Rounds:
         memory = self.memories.get(key)
         if memory is None or kind == POD:
             return
-        changed_spec = kind == INFERENCE_CLUSTER and metadata(obj).get("generation") != memory.applied_generation
+        changed_spec = kind == INFERENCE_CLUSTER and metadata(obj).get("generation") != memory.tried_generation
         if changed_spec or (kind != INFERENCE_CLUSTER and not memory.children.failures):
             memory.children.at = 0.0
 
@@ -140,11 +148,11 @@ class Rounds:
             return await self._keep_last_good(key, cluster, memory, str(error))
         memory.last_good = cluster
         await self._children(cluster, spec, memory)
-        seen = await self._look(key, cluster["spec"], spec)
+        seen = await self._look(key, cluster, spec)
         await self._size(seen, memory)
         await self._swing(seen, memory)
         status = conditions.build(
-            self._view(seen),
+            self._view(seen, memory),
             plan=memory.plan,
             flips=memory.flips,
             now_unix_s=self.now_unix_s(),
@@ -158,7 +166,7 @@ class Rounds:
     async def _keep_last_good(self, key: Key, cluster: Object, memory: ClusterMemory, fault: str) -> float:
         """Tell that a spec cannot be used; roles and sizes go on by the last spec that could."""
         if memory.last_good is not None:
-            seen = await self._look(key, memory.last_good["spec"], parse_spec(memory.last_good))
+            seen = await self._look(key, memory.last_good, parse_spec(memory.last_good))
             await self._size(seen, memory)
             await self._swing(seen, memory)
         status = conditions.invalid(
@@ -190,13 +198,14 @@ class Rounds:
             return
         generation = int(metadata(cluster).get("generation") or 0)
         memory.children.at = self.monotonic() + self.periods.children_s
+        memory.tried_generation = generation
         try:
             await self.reconciler.reconcile(cluster, spec, memory)
         except (BlockedError, PodTemplateError, KubeError) as error:
             memory.children.failures += 1
             memory.children.at = self.monotonic() + backoff_s(memory.children.failures)
             lasts = memory.children.failures >= TOLD_AFTER_FAILURES
-            may_pass = isinstance(error, BlockedError) and error.transient and not lasts
+            may_pass = isinstance(error, BlockedError) and (error.waits or (error.transient and not lasts))
             if not may_pass and not isinstance(error, KubeError):
                 memory.apply_error = str(error)
             log.warning("children are not as asked for", extra={"error": str(error)})
@@ -205,21 +214,32 @@ class Rounds:
             memory.apply_error = ""
             memory.applied_generation = generation
 
-    async def _look(self, key: Key, raw_spec: Object, spec: InferenceClusterSpec) -> _Seen:
+    async def _look(self, key: Key, cluster: Object, spec: InferenceClusterSpec) -> _Seen:
         router: RouterObservation | Unknown = Unknown("the router is external and shows nothing of its state")
+        loads: Mapping[str, WorkerLoad] = {}
+        pods = self.store.of_cluster(POD, key)
         if spec.router.type is RouterType.BUILT_IN:
-            router = await self.routers.observe(key, self.store.of_cluster(POD, key))
-        models = await self.profiles.models(key, spec)
-        return _Seen(key=key, raw_spec=raw_spec, spec=spec, router=router, models=models)
+            router = await self.routers.observe(key, pods)
+        else:
+            loads = await self.workers.observe(pods)
+        return _Seen(
+            key=key,
+            raw_spec=cluster["spec"],
+            generation=int(metadata(cluster).get("generation") or 0),
+            spec=spec,
+            router=router,
+            loads=loads,
+            models=await self.profiles.models(key, spec),
+        )
 
     async def _size(self, seen: _Seen, memory: ClusterMemory) -> None:
-        view = self._view(seen)
+        view = self._view(seen, memory)
         if not memory.sizing.now(self.monotonic()) and view.generation == memory.sized_generation:
             return
         result = sizing.step(view, memory.sizing_memory, now_unix_s=self.now_unix_s())
         memory.sizing_memory, memory.plan = result.memory, result.plan
         self._say(memory, "sizing", result.summary)
-        outcome = await self.actor.carry_out(self._cluster(seen.key), seen.spec, result.actions)
+        outcome = await self._act(seen, memory, result.actions)
         memory.sized_generation = view.generation
         memory.sizing.at = self.monotonic() + self._after(
             memory.sizing, outcome.failed, min(result.next_step_s, self.periods.sizing_s)
@@ -228,15 +248,20 @@ class Rounds:
     async def _swing(self, seen: _Seen, memory: ClusterMemory) -> None:
         if not memory.swing.now(self.monotonic()):
             return
-        result = swing.step(self._view(seen), memory.swing_memory, now_unix_s=self.now_unix_s())
+        result = swing.step(self._view(seen, memory), memory.swing_memory, now_unix_s=self.now_unix_s())
         memory.swing_memory = result.memory
         self._count_flips(seen.key, memory.flips, result.flips)
         memory.flips = result.flips
         self._say(memory, "swing", result.summary)
-        outcome = await self.actor.carry_out(self._cluster(seen.key), seen.spec, result.actions)
+        outcome = await self._act(seen, memory, result.actions)
         for uid in outcome.refused:
             memory.swing_memory = memory.swing_memory.refused(uid)
         memory.swing.at = self.monotonic() + self._after(memory.swing, outcome.failed, self.periods.swing_s)
+
+    async def _act(self, seen: _Seen, memory: ClusterMemory, actions: tuple[Action, ...]) -> Outcome:
+        outcome = await self.actor.carry_out(self._cluster(seen.key), seen.spec, actions)
+        memory.uncertain |= dict.fromkeys(outcome.uncertain, self.monotonic() + UNCERTAIN_S)
+        return outcome
 
     def _after(self, due: Due, failed: int, period_s: float) -> float:
         """Return when to decide again: soon after a first failure, later if it goes on, at the latest as always."""
@@ -260,13 +285,23 @@ class Rounds:
             )
         return cluster
 
-    def _view(self, seen: _Seen) -> ClusterView:
+    def _view(self, seen: _Seen, memory: ClusterMemory) -> ClusterView:
+        """Return the cluster as it is now known, by the spec that the round began with."""
+        cluster = self._cluster(seen.key)
+        now = self.monotonic()
+        memory.uncertain = {uid: until for uid, until in memory.uncertain.items() if now < until}
         return build(
-            cluster={**self._cluster(seen.key), "spec": seen.raw_spec},
+            cluster={
+                **cluster,
+                "metadata": {**metadata(cluster), "generation": seen.generation},
+                "spec": seen.raw_spec,
+            },
             deployments=self.store.of_cluster(DEPLOYMENT, seen.key),
             pods=self.store.of_cluster(POD, seen.key),
             router=seen.router,
             models=seen.models,
+            loads=seen.loads,
+            uncertain=frozenset(memory.uncertain),
         )
 
     def _say(self, memory: ClusterMemory, loop: str, summary: str) -> None:

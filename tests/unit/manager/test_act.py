@@ -1,11 +1,20 @@
 """The patch of a worker: what it tests, what it changes, what it leaves alone."""
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
-from swingpool.kube import Object
-from swingpool.manager.act import worker_patch
+import pytest
+
+from swingpool.kube import KubeError, Object
+from swingpool.kube.kinds import POD
+from swingpool.manager.act import Actor, worker_patch
+from swingpool.manager.events import Recorder
+from swingpool.manager.metrics import Metrics
+from swingpool.manager.store import Store
+from swingpool.manager.writes import Writes
 from swingpool_control import names
 from swingpool_control.actions import PatchWorker
+from swingpool_control.api.v1alpha1 import InferenceClusterSpec
 
 ROLE_PATH = "/metadata/labels/swingpool.dev~1role"
 
@@ -60,3 +69,28 @@ def test_a_worker_without_a_role_is_expected_to_have_none() -> None:
         {"op": "test", "path": "/metadata/labels", "value": None},
         {"op": "add", "path": "/metadata/labels", "value": {names.LABEL_ROLE: "decode"}},
     ]
+
+
+class Refusing:
+    """A client for writes whose every patch fails."""
+
+    def __init__(self, status: int | None) -> None:
+        self.status = status
+
+    async def json_patch(self, *_: Any, **__: Any) -> Object:
+        raise KubeError(status=self.status, reason="R", message="m")
+
+
+@pytest.mark.parametrize(
+    ("status", "refused", "uncertain"),
+    [(None, False, True), (500, False, True), (504, False, True), (422, True, False), (409, True, False),
+     (403, False, False), (429, False, False)],
+)  # fmt: skip
+async def test_what_became_of_a_patch_that_failed(status: int | None, *, refused: bool, uncertain: bool) -> None:
+    store = Store(lambda kind, obj: None)
+    store.upsert(POD, {"metadata": {"namespace": "ns", "name": "p", "uid": "u", "resourceVersion": "1"}})
+    actor = Actor(writes=cast(Writes, Refusing(status)), store=store, recorder=cast(Recorder, None), metrics=Metrics())
+    cluster: Object = {"metadata": {"namespace": "ns", "name": "chat"}}
+    patch = replace(action(), pod="p", uid="u")
+    outcome = await actor.carry_out(cluster, cast(InferenceClusterSpec, None), [patch])
+    assert (outcome.failed, bool(outcome.refused), bool(outcome.uncertain)) == (1, refused, uncertain)

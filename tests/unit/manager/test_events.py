@@ -67,6 +67,15 @@ async def test_an_event_points_at_its_cluster_and_fits_the_api() -> None:
     assert (event["type"], event["reason"], len(event["message"])) == ("Warning", "DriftCorrected", MESSAGE_LIMIT)
 
 
+async def test_limits_of_the_api_count_bytes() -> None:
+    fixture = Fixture()
+    fixture.recorder = Recorder(cast(Writes, fixture.sink), component="p" * 200, now_unix_s=lambda: fixture.now)
+    await fixture.recorder.tell(CLUSTER, "Warning", "R", "x" + "\u00fc" * 1000 + "\ud800")
+    event = fixture.sink.events[0]
+    assert event["message"] == "x" + "\u00fc" * 511
+    assert len(event["reportingInstance"]) == 128
+
+
 async def test_an_event_that_cannot_be_written_is_dropped() -> None:
     fixture = Fixture()
     fixture.sink.broken = True

@@ -15,12 +15,16 @@ from swingpool.manager.lease import NotLeadingError
 from swingpool.manager.metrics import Metrics
 from swingpool.manager.profiles import Profiles
 from swingpool.manager.reconcile import BlockedError, Reconciler
-from swingpool.manager.rounds import TOLD_AFTER_FAILURES, Periods, Rounds
+from swingpool.manager.rounds import TOLD_AFTER_FAILURES, UNCERTAIN_S, Periods, Rounds
 from swingpool.manager.router_poll import RouterPoll
 from swingpool.manager.store import Key, Store
 from swingpool.manager.writes import Writes
+from swingpool.telemetry.worker_load import WorkerLoads
 from swingpool_control.actions import Action
 from swingpool_control.figures import Unknown
+from swingpool_control.swing import step as swing
+from swingpool_control.swing.memory import SwingMemory, SwingResult
+from swingpool_control.view import ClusterView
 
 KEY = Key("ns", "chat")
 SPEC: Object = {
@@ -54,6 +58,7 @@ class World:
     forgotten: list[Key] = field(default_factory=list)
     statuses: list[Object] = field(default_factory=list)
     acted: int = 0
+    outcome: Outcome = field(default_factory=Outcome)
     version: int = 100
 
     def __post_init__(self) -> None:
@@ -64,6 +69,7 @@ class World:
             actor=cast(Actor, self),
             writes=cast(Writes, self),
             routers=cast(RouterPoll, self),
+            workers=cast(WorkerLoads, self),
             profiles=cast(Profiles, self),
             metrics=Metrics(),
             periods=Periods(),
@@ -110,7 +116,7 @@ class World:
 
     async def carry_out(self, cluster: Object, spec: Any, actions: Sequence[Action]) -> Outcome:
         self.acted += 1
-        return Outcome()
+        return self.outcome
 
     async def apply_status(self, manifest: Object) -> Object:
         self.status.called()
@@ -252,3 +258,70 @@ async def test_only_what_can_matter_has_children_compared() -> None:
     memory.children.at = world.now + 100
     world.rounds.touch(KEY, INFERENCE_CLUSTER, {"metadata": {"generation": 2}})
     assert memory.children.now(world.now)
+
+
+async def test_a_child_that_is_refused_in_ever_new_words_is_tried_again_with_backoff() -> None:
+    """Each status that is written is news of the cluster: it must not have its children tried again at once."""
+    world = World()
+    world.put()
+    for number in range(100):
+        world.children.failure = BlockedError(f"Service x: refused, request {number}")
+        await world.round()
+        stored = world.store.get(INFERENCE_CLUSTER, *KEY)
+        assert stored is not None
+        world.rounds.touch(KEY, INFERENCE_CLUSTER, stored)
+        world.now += 0.1
+    assert world.children.calls < 10
+
+
+async def test_who_only_waits_is_not_degraded() -> None:
+    world = World()
+    world.children.failure = BlockedError("pool old is kept", transient=True, waits=True)
+    world.put()
+    for _ in range(TOLD_AFTER_FAILURES + 3):
+        await world.round()
+        world.now += 31
+    assert world.condition("Degraded")["status"] == "False"
+    assert world.condition("Ready")["reason"] == "Applying"
+
+
+async def test_a_change_that_was_not_answered_makes_its_worker_uncertain_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[frozenset[str]] = []
+    decide = swing.step
+
+    def spy(view: ClusterView, memory: SwingMemory, *, now_unix_s: float) -> SwingResult:
+        seen.append(view.uncertain)
+        return decide(view, memory, now_unix_s=now_unix_s)
+
+    monkeypatch.setattr(swing, "step", spy)
+    world = World(outcome=Outcome(uncertain=("u-1",), failed=1))
+    world.put()
+    await world.round()  # sizing's write is in doubt before swing decides
+    world.outcome = Outcome()
+    for wait_s in (1.0, UNCERTAIN_S):
+        world.now += wait_s
+        await world.round()
+    assert seen == [frozenset({"u-1"}), frozenset({"u-1"}), frozenset()]
+
+
+async def test_a_spec_that_changes_in_a_round_is_sized_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.put()
+    await world.round()
+    original = world.observe
+
+    async def observe(key: Key, pods: Sequence[Object]) -> Unknown:
+        world.put(generation=3)
+        return await original(key, pods)
+
+    world.put(generation=2)
+    monkeypatch.setattr(world, "observe", observe)
+    await world.round()
+    assert world.rounds.memories[KEY].sized_generation == 2
+    assert world.statuses[-1]["observedGeneration"] == 2
+    monkeypatch.setattr(world, "observe", original)
+    await world.round()
+    assert world.rounds.memories[KEY].sized_generation == 3
+    assert world.statuses[-1]["observedGeneration"] == 3

@@ -10,11 +10,10 @@ from prometheus_client import generate_latest
 from swingpool.kube.kinds import POD
 from swingpool.manager.health import Heartbeats
 from swingpool.manager.metrics import Metrics
-from swingpool.manager.replicas import at_creation, owned_by_template
+from swingpool.manager.replicas import owned_by_template
 from swingpool.manager.resync import WATCH_PATIENCE_S, WatchHealth
 from swingpool.manager.store import Key
 from swingpool.telemetry import logs
-from swingpool_control.api.v1alpha1 import Pool, PoolRole, ReplicaMode, Replicas
 
 
 def test_a_clusters_series_end_with_it() -> None:
@@ -54,19 +53,6 @@ def test_a_watch_that_owes_a_change_for_long_is_dead() -> None:
     assert health.lagging() == ["pods"]
     health.told(POD, 12)
     assert health.lagging() == []
-
-
-@pytest.mark.parametrize(
-    ("replicas", "expected"),
-    [
-        (Replicas(min=3), 3),
-        (Replicas(min=0), 0),
-        (Replicas(mode=ReplicaMode.FIXED, count=4), 4),
-        (Replicas(mode=ReplicaMode.EXTERNAL), None),
-    ],
-)
-def test_a_pool_is_created_with_its_number(replicas: Replicas, expected: int | None) -> None:
-    assert at_creation(Pool(name="p", role=PoolRole.DECODE, replicas=replicas)) == expected
 
 
 def test_who_owns_the_number_is_read_from_managed_fields() -> None:

@@ -31,7 +31,7 @@ def in_pool(view: ClusterView, pool: str, **changes: Any) -> ClusterView:
 def test_a_pool_given_to_another_scaler_gets_its_drained_workers_back() -> None:
     fleet = Fleet(fixed(1, 3))
     draining(fleet, "decode-3")
-    fleet.spec = spec([pool for pool in pools(prefill=(1, 1))] + [external("decode")])
+    fleet.spec = spec([*pools(prefill=(1, 1)), external("decode")])
     actions = decide(fleet.view())
     assert [action.pod for action in actions if isinstance(action, PatchWorker)] == ["decode-3"]
     fleet.apply(actions)

@@ -1,10 +1,12 @@
 """Worked cases in which only the guard stands between a decision and the last ready worker of a role."""
 
+from dataclasses import replace
 from typing import Any
 
 from swingpool_control.actions import PatchWorker
 from swingpool_control.sizing.memory import SizingMemory
 from swingpool_control.sizing.step import step as size
+from swingpool_control.swing import guards
 from swingpool_control.swing.flip import Flip, Phase
 from swingpool_control.swing.memory import PendingPatch, SwingMemory
 from swingpool_control.swing.step import step as swing
@@ -109,3 +111,27 @@ def test_a_worker_that_is_empty_goes_before_one_that_still_drains() -> None:
     }
     assert fleet.replicas == {"swing": 3}
     assert fleet.lost == 0
+
+
+def test_a_worker_whose_last_change_was_not_answered_serves_nothing_for_certain() -> None:
+    fleet = Fleet(spec())
+    uid = fleet.pod("decode-2").uid
+    view = replace(fleet.view(), uncertain=frozenset({uid}))
+    assert uid in guards.serving(fleet.view())["decode"]
+    assert uid not in guards.serving(view)["decode"]
+
+
+def test_a_pool_that_the_spec_dropped_is_kept_while_it_alone_serves_a_role() -> None:
+    fleet = Fleet(spec())
+    fleet.spec = spec([{"name": "swing", "role": "Swing", "replicas": {"min": 2, "max": 2}}])
+    assert guards.only_served_by(fleet.view(), "prefill") == "prefill"
+    assert guards.only_served_by(fleet.view(), "decode") == "", "swing workers decode"
+    # Nobody but the dropped pool prefills: a swing worker takes over, and then it may go.
+    memory = SwingMemory()
+    for _ in range(3):
+        result = swing(fleet.view(), memory, now_unix_s=fleet.now)
+        memory = result.memory
+        fleet.apply(result.actions)
+        fleet.run(1.0, dt=0.5)
+    assert sorted(fleet.roles()) == ["decode", "prefill"]
+    assert guards.only_served_by(fleet.view(), "prefill") == ""
