@@ -4,14 +4,13 @@ It needs Helm, which is built from its Go module where there is none; hence `mak
 tests to compare the committed file with what this writes.
 """
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from e2e.cluster.binaries import binaries
+from e2e.cluster.tools import Helm
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "manifests" / "install.yaml"
@@ -25,8 +24,7 @@ HEAD = """\
 def install() -> str:
     """Return the manifests of the chart's defaults, without the definition and without Helm's own labels."""
     chart = ROOT / "charts" / "swingpool"
-    command = [str(binaries("helm")["helm"]), "template", "swingpool", str(chart), "--namespace", NAMESPACE]
-    done = subprocess.run([*command, "--set", "crds.install=false"], capture_output=True, text=True, check=True)
+    done = Helm().run("template", "swingpool", str(chart), "--namespace", NAMESPACE, "--set", "crds.install=false")
     manifests = [manifest for manifest in yaml.safe_load_all(done.stdout) if manifest]
     for manifest in manifests:
         _forget_helm(manifest)

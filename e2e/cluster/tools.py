@@ -31,9 +31,9 @@ class Kubectl:
 
 
 class Helm:
-    """Helm against one cluster; its caches and settings stay out of the user's own."""
+    """Helm, on a cluster if it is given one; its caches and settings stay out of the user's own."""
 
-    def __init__(self, kubeconfig: Path, *, prefix: Sequence[str] = ()) -> None:
+    def __init__(self, kubeconfig: Path | None = None, *, prefix: Sequence[str] = ()) -> None:
         self._kubeconfig = kubeconfig
         self._prefix = tuple(prefix)
 
@@ -42,7 +42,8 @@ class Helm:
         program = binaries("helm", progress=print)["helm"]
         home = cache() / "helm"
         folders = {f"HELM_{kind}_HOME": str(home / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
-        command = [*self._prefix, str(program), f"--kubeconfig={self._kubeconfig}", *args]
+        cluster = [] if self._kubeconfig is None else [f"--kubeconfig={self._kubeconfig}"]
+        command = [*self._prefix, str(program), *cluster, *args]
         return _run(command, environment=os.environ | folders, check=check)
 
 

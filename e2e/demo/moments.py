@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from e2e.load.background import Load
-from e2e.system.kubernetes import Kubernetes, unix_s
+from e2e.system.kubernetes import Kubernetes
 from e2e.system.waiting import TRANSIENT
 from swingpool_control import names
 from swingpool_control.api.quantities import seconds
+from swingpool_control.timestamps import unix_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +77,8 @@ def read_flips(status: dict[str, Any], *, start_unix_s: float) -> list[Flip]:
             worker=flip["worker"],
             source=flip["from"],
             target=flip["to"],
-            decided_s=round(unix_s(flip["decidedAt"]) - start_unix_s, 3),
-            serving_s=round(unix_s(flip["servingAt"]) - start_unix_s, 3) if flip.get("servingAt") else None,
+            decided_s=round(unix_seconds(flip["decidedAt"]) - start_unix_s, 3),
+            serving_s=round(unix_seconds(flip["servingAt"]) - start_unix_s, 3) if flip.get("servingAt") else None,
             outcome=flip["outcome"],
             reason=flip["reason"],
         )

@@ -6,10 +6,10 @@ import time
 
 from e2e.scenarios.scenario import Facts, Scenario
 from e2e.scenarios.stage import GENERATION, PROMPTS, STAGE_NAMESPACE, Stage
-from e2e.system.kubernetes import unix_s
 from e2e.system.waiting import wait_for, wait_until
 from swingpool.kube import kinds
 from swingpool_control import names
+from swingpool_control.timestamps import unix_seconds
 
 OUT_OF_ROTATION_S = 3.0
 _FLIP_S = 60.0
@@ -53,7 +53,7 @@ def _flip(stage: Stage) -> tuple[str, float] | None:
 def _told(stage: Stage, worker: str, decided_unix_s: float) -> str:
     """Return how a flip ended, as the status tells it; empty if it has not."""
     for flip in stage.flips():
-        same = flip["worker"] == worker and abs(unix_s(flip["decidedAt"]) - decided_unix_s) < 0.1
+        same = flip["worker"] == worker and abs(unix_seconds(flip["decidedAt"]) - decided_unix_s) < 0.1
         if same and flip["outcome"] != "InProgress":
             return str(flip["outcome"])
     return ""

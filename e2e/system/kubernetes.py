@@ -1,7 +1,6 @@
 """What the demo and the scenarios read of the cluster: pods as small values, the InferenceCluster as plain data."""
 
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,8 @@ from lightkube.core.exceptions import ApiError
 
 from e2e.system.http import get_json
 from swingpool.kube import kinds
+from swingpool.kube.objects import Object
 from swingpool_control import names
-
-Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +58,6 @@ def pod_of(obj: Object) -> Pod:
         images=tuple(item.get("image", "") for item in obj["spec"]["containers"]),
         waiting=next((wait["reason"] for wait in waits if wait.get("reason")), ""),
     )
-
-
-def unix_s(timestamp: str) -> float:
-    """Return an RFC 3339 timestamp in Unix seconds."""
-    return datetime.fromisoformat(timestamp).timestamp()
 
 
 class Kubernetes:

@@ -28,9 +28,9 @@ def control_plane() -> Iterator[ControlPlane]:
 
 
 @pytest.fixture(scope="session")
-def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
+def helm() -> Helm:
     """Helm, with nothing of the user's own."""
-    return Helm(home=tmp_path_factory.mktemp("helm"))
+    return Helm()
 
 
 def _say(config: pytest.Config, line: str) -> None:

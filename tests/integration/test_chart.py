@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from e2e.cluster.interface import ClusterError
 from swingpool.cli import manager
 from swingpool.manager.permissions import FINALIZERS, LEASE_PERMISSIONS, PERMISSIONS, Permission
 from swingpool_control.resources.settings import RenderSettings
-from tests.support.helm import CHART, NAMESPACE, Helm, HelmError
+from tests.support.helm import CHART, NAMESPACE, Helm
 
 pytestmark = pytest.mark.integration
 
@@ -59,7 +60,7 @@ def _needs(permissions: tuple[Permission, ...]) -> set[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("values", VALUES)
 def test_helm_lints_the_chart_without_a_warning(helm: Helm, values: str) -> None:
-    assert "WARNING" not in helm.run("lint", "--strict", str(CHART), *VALUES[values])
+    assert "WARNING" not in helm.run("lint", "--strict", str(CHART), *VALUES[values]).stdout
 
 
 @pytest.mark.parametrize("values", VALUES)
@@ -91,7 +92,7 @@ def test_the_manager_understands_its_arguments(helm: Helm, values: str) -> None:
     ],
 )
 def test_wrong_values_are_refused_by_name(helm: Helm, bad: str, named: str) -> None:
-    with pytest.raises(HelmError, match=rf"(?s)don't meet the specifications.*{named}"):
+    with pytest.raises(ClusterError, match=rf"(?s)don't meet the specifications.*{named}"):
         helm.render("--set", bad)
 
 

@@ -1,7 +1,6 @@
 """The chart in a real API server: accepted to the last field, rights that suffice, a CRD that is upgraded and kept."""
 
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,9 @@ from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.interface import ClusterError
 from tests.integration.test_chart import ONE, TWO, VALUES
 from tests.support.helm import CHART, NAMESPACE, RELEASE, Helm
-from tests.support.kubectl import kubectl
+from tests.support.kubernetes import delete_namespace, kubectl, make_namespace
 from tests.support.resource_specs import render, spec_of
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -38,17 +38,16 @@ CLUSTER = {
 def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """The control plane with namespaces that refuse pods which are not restricted."""
     for name in NAMESPACES:
-        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-        control_plane.api.call("POST", "/api/v1/namespaces", namespace)
+        make_namespace(control_plane, name, restricted=True)
     yield control_plane
-    kubectl(control_plane, "delete", "namespace", *NAMESPACES, "--wait=false")
+    for name in NAMESPACES:
+        delete_namespace(control_plane, name)
 
 
 @pytest.fixture(scope="module")
-def bound(plane: ControlPlane, helm: Helm) -> Iterator[Helm]:
+def bound(plane: ControlPlane) -> Iterator[Helm]:
     """Helm on the control plane. Each test upgrades the one release to what it needs; the definition stays."""
-    found = Helm(home=helm.home, kubeconfig=plane.kubeconfig)
+    found = Helm(plane.kubeconfig)
     yield found
     found.run("uninstall", RELEASE, "--namespace", NAMESPACE, "--ignore-not-found")
 
@@ -56,7 +55,7 @@ def bound(plane: ControlPlane, helm: Helm) -> Iterator[Helm]:
 def _install(helm: Helm, *values: str, chart: Path = CHART) -> str:
     # Other tests applied the definition to the same control plane; the release takes it over.
     taking = ("--take-ownership", "--force-conflicts")
-    return helm.run("upgrade", "--install", RELEASE, str(chart), "--namespace", NAMESPACE, *taking, *values)
+    return helm.run("upgrade", "--install", RELEASE, str(chart), "--namespace", NAMESPACE, *taking, *values).stdout
 
 
 def _apply_as_manager(plane: ControlPlane, namespace: str) -> None:
@@ -163,10 +162,8 @@ def _wait_for_right(
     plane: ControlPlane, user: str, verb: str, group: str, resource: str, *, namespace: str, allowed: bool = True
 ) -> None:
     """Wait until the authorizer has seen the newest roles."""
-    deadline = time.monotonic() + 20.0
-    while _may(plane, user, verb, group, resource, namespace=namespace) is not allowed:
-        assert time.monotonic() < deadline, f"{user} {'may not' if allowed else 'may'} {verb} {resource} in {namespace}"
-        time.sleep(0.1)
+    what = f"{user} {'may' if allowed else 'may not'} {verb} {resource} in {namespace}"
+    until(what, lambda: _may(plane, user, verb, group, resource, namespace=namespace) is allowed)
 
 
 def _may(plane: ControlPlane, user: str, verb: str, group: str, resource: str, *, namespace: str) -> bool:

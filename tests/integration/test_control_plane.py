@@ -1,40 +1,35 @@
 """The control plane that the other integration tests stand on: it runs, it checks, it tells who wrote what."""
 
 import json
-import subprocess
 
 import pytest
 
-from e2e.cluster.binaries import kubectl, kubernetes_version
+from e2e.cluster.binaries import kubernetes_version
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.interface import ClusterError
+from tests.support.kubernetes import delete_namespace, kubectl, make_namespace
 
 pytestmark = pytest.mark.integration
 
 
-def _kubectl(plane: ControlPlane, *args: str) -> str:
-    command = [str(kubectl()), f"--kubeconfig={plane.kubeconfig}", *args]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
 def test_answers_kubectl_with_the_pinned_version(control_plane: ControlPlane) -> None:
-    version = json.loads(_kubectl(control_plane, "version", "-o", "json"))
+    version = json.loads(kubectl(control_plane, "version", "-o", "json"))
     assert version["serverVersion"]["gitVersion"] == kubernetes_version()
 
 
 def test_refuses_a_wrong_token(control_plane: ControlPlane) -> None:
-    with pytest.raises(subprocess.CalledProcessError) as refused:
-        _kubectl(control_plane, "get", "pods", "--token=wrong", "--kubeconfig=/dev/null", *_server(control_plane))
-    assert "must be logged in" in refused.value.stderr
+    server = (f"--server={control_plane.server}", f"--certificate-authority={control_plane.ca_file}")
+    with pytest.raises(ClusterError, match="must be logged in"):
+        kubectl(control_plane, "get", "pods", "--token=wrong", "--kubeconfig=/dev/null", *server)
 
 
 def test_controllers_run(control_plane: ControlPlane) -> None:
-    _kubectl(control_plane, "create", "namespace", "controllers-run")
+    make_namespace(control_plane, "controllers-run")
     try:
-        _kubectl(control_plane, "-n", "controllers-run", "create", "deployment", "x", "--image=x", "--replicas=2")
-        _kubectl(control_plane, "-n", "controllers-run", "wait", "--for=create", "replicaset", "-l", "app=x")
+        kubectl(control_plane, "-n", "controllers-run", "create", "deployment", "x", "--image=x", "--replicas=2")
+        kubectl(control_plane, "-n", "controllers-run", "wait", "--for=create", "replicaset", "-l", "app=x")
     finally:
-        _kubectl(control_plane, "delete", "namespace", "controllers-run", "--wait=false")
+        delete_namespace(control_plane, "controllers-run")
 
 
 def test_survives_a_restart_and_audits_writes_with_their_field_manager(control_plane: ControlPlane) -> None:
@@ -60,7 +55,3 @@ def test_an_api_server_that_is_away_is_told_as_such(control_plane: ControlPlane)
     finally:
         control_plane.start_api_server()
     assert control_plane.running
-
-
-def _server(plane: ControlPlane) -> list[str]:
-    return [f"--server={plane.server}", f"--certificate-authority={plane.ca_file}"]

@@ -10,7 +10,7 @@ from e2e.cluster.controlplane import ControlPlane
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
 from tests.support import inference_clusters
 from tests.support.helm import Helm
-from tests.support.kubectl import kubectl
+from tests.support.kubernetes import delete_namespace, kubectl, make_namespace
 from tests.support.resource_specs import child, render
 from tools import manifests
 
@@ -75,10 +75,10 @@ def test_the_plain_install_is_what_the_chart_says(helm: Helm) -> None:
 
 
 def test_the_plain_install_is_accepted(plane: ControlPlane) -> None:
-    kubectl(plane, "create", "namespace", manifests.NAMESPACE)
+    make_namespace(plane, manifests.NAMESPACE)
     try:
         kubectl(
             plane, "apply", "--server-side", "--validate=strict", "--dry-run=server", "-f", str(manifests.TARGET),
         )  # fmt: skip
     finally:
-        kubectl(plane, "delete", "namespace", manifests.NAMESPACE, "--wait=false")
+        delete_namespace(plane, manifests.NAMESPACE)

@@ -7,47 +7,36 @@ import pytest
 
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.interface import ClusterError
+from tests.support.kubernetes import delete_namespace, make_namespace, path
 from tests.support.resource_specs import SPECS, child, render, spec_of
 
 pytestmark = pytest.mark.integration
 
 NAMESPACE = "rendered-resources"
 CHECK_ONLY = "dryRun=All&fieldValidation=Strict"
-PATHS = {
-    "ConfigMap": "/api/v1/namespaces/{}/configmaps",
-    "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
-    "Pod": "/api/v1/namespaces/{}/pods",
-    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
-    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
-    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
-    "Service": "/api/v1/namespaces/{}/services",
-    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
-}
 
 
 @pytest.fixture(scope="module")
 def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """The control plane with a namespace that refuses pods that are not restricted."""
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
-    control_plane.api.call("POST", "/api/v1/namespaces", namespace)
+    make_namespace(control_plane, NAMESPACE, restricted=True)
     for name in ("chat-router", "chat-worker"):
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
-        control_plane.api.call("POST", PATHS["ServiceAccount"].format(NAMESPACE), account)
+        control_plane.api.call("POST", path("ServiceAccount", NAMESPACE), account)
     yield control_plane
-    control_plane.api.call("DELETE", f"/api/v1/namespaces/{NAMESPACE}")
+    delete_namespace(control_plane, NAMESPACE)
 
 
 def _apply(plane: ControlPlane, manifest: dict[str, Any]) -> Any:
-    path = f"{PATHS[manifest['kind']].format(NAMESPACE)}/{manifest['metadata']['name']}"
+    here = path(manifest["kind"], NAMESPACE, manifest["metadata"]["name"])
     query = f"?fieldManager=swingpool&force=true&{CHECK_ONLY}"
-    return plane.api.call("PATCH", path + query, manifest, content_type="application/apply-patch+yaml")
+    return plane.api.call("PATCH", here + query, manifest, content_type="application/apply-patch+yaml")
 
 
 def _create_pod(plane: ControlPlane, template: dict[str, Any]) -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", **template}
     pod["metadata"] = {"generateName": "probe-", **template["metadata"]}
-    plane.api.call("POST", f"{PATHS['Pod'].format(NAMESPACE)}?{CHECK_ONLY}", pod)
+    plane.api.call("POST", f"{path('Pod', NAMESPACE)}?{CHECK_ONLY}", pod)
 
 
 def _lost(asked: Any, stored: Any, path: str = "") -> Iterator[str]:

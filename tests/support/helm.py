@@ -1,14 +1,12 @@
-"""Helm as tests run it: the project's own binary, its state in a directory of the test's own."""
+"""The chart as tests render and install it."""
 
-import os
-import subprocess
-from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from e2e.cluster.binaries import binaries
+from e2e.cluster import tools
 
 CHART = Path(__file__).parents[2] / "charts" / "swingpool"
 RELEASE = "swingpool"
@@ -17,28 +15,14 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The definition is long, and libyaml ten times as quick."""
 
 
-class HelmError(Exception):
-    """Helm refused; the message holds its words."""
+class Helm(tools.Helm):
+    """Helm for the chart's tests."""
+
+    def render(self, *arguments: str) -> list[dict[str, Any]]:
+        """Return the manifests that the chart makes of some values. Raises ClusterError with Helm's words."""
+        return [manifest for manifest in yaml.load_all(_rendered(arguments), Loader=_LOADER) if manifest]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Helm:
-    """Runs Helm, on a cluster if it is given one."""
-
-    home: Path
-    kubeconfig: Path | None = None
-
-    def run(self, *arguments: str) -> str:
-        """Run Helm and return what it printed. Raises HelmError if it fails."""
-        cluster = [] if self.kubeconfig is None else ["--kubeconfig", str(self.kubeconfig)]
-        command = [str(binaries("helm")["helm"]), *arguments, *cluster]
-        homes = {f"HELM_{kind}_HOME": str(self.home / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | homes, timeout=60)
-        if done.returncode != 0:
-            raise HelmError(f"helm {' '.join(arguments)}: {done.stdout}{done.stderr}")
-        return done.stdout
-
-    def render(self, *arguments: str, chart: Path = CHART) -> list[dict[str, Any]]:
-        """Return the manifests that the chart makes of some values."""
-        text = self.run("template", RELEASE, str(chart), "--namespace", NAMESPACE, *arguments)
-        return [manifest for manifest in yaml.load_all(text, Loader=_LOADER) if manifest]
+@cache
+def _rendered(arguments: tuple[str, ...]) -> str:
+    return tools.Helm().run("template", RELEASE, str(CHART), "--namespace", NAMESPACE, *arguments).stdout

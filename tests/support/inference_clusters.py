@@ -2,7 +2,6 @@
 
 import copy
 import json
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,13 @@ import yaml
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.interface import ClusterError
 from swingpool_control import names
+from tests.support import kubernetes
+from tests.support.waiting import until
 
 CRD_FILE = Path(__file__).resolve().parents[2] / "crds" / f"{names.GROUP}_{names.PLURAL}.yaml"
 NAMESPACE = "inference-clusters"
 API_VERSION = f"{names.GROUP}/{names.VERSION}"
-COLLECTION = f"/apis/{API_VERSION}/namespaces/{NAMESPACE}/{names.PLURAL}"
+COLLECTION = kubernetes.path(names.KIND, NAMESPACE)
 
 SMALLEST = """\
 apiVersion: swingpool.dev/v1alpha1
@@ -71,14 +72,8 @@ def install(plane: ControlPlane) -> None:
     definition = yaml.safe_load(CRD_FILE.read_text())
     path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{names.PLURAL}.{names.GROUP}"
     plane.api.apply(path, definition)
-    plane.api.apply(
-        f"/api/v1/namespaces/{NAMESPACE}",
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
-    )
-    deadline = time.monotonic() + 30.0
-    while not _served(plane):
-        assert time.monotonic() < deadline, f"the API server does not serve {COLLECTION}"
-        time.sleep(0.05)
+    kubernetes.make_namespace(plane, NAMESPACE)
+    until(f"the API server serves {COLLECTION}", lambda: _served(plane))
 
 
 def _served(plane: ControlPlane) -> bool:

@@ -3,17 +3,14 @@
 import os
 import secrets
 import signal
-import socket
 import subprocess
-import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 
@@ -21,34 +18,9 @@ from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.credentials import kubeconfig
 from e2e.cluster.interface import AuditEvent, ClusterError
 from swingpool.manager.permissions import FINALIZERS, LEASE_PERMISSIONS, PERMISSIONS
-from swingpool_control import names
-
-T = TypeVar("T")
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
-CLUSTERS = f"/apis/{names.GROUP}/{names.VERSION}"
-COLLECTIONS = {
-    "ConfigMap": "/api/v1/namespaces/{}/configmaps",
-    "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
-    "Event": "/api/v1/namespaces/{}/events",
-    "InferenceCluster": CLUSTERS + "/namespaces/{}/" + names.PLURAL,
-    "Pod": "/api/v1/namespaces/{}/pods",
-    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
-    "Role": RBAC + "/namespaces/{}/roles",
-    "RoleBinding": RBAC + "/namespaces/{}/rolebindings",
-    "Service": "/api/v1/namespaces/{}/services",
-    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
-}
-
-
-def until(what: str, look: Callable[[], T | None], *, timeout_s: float = 60.0) -> T:
-    """Return what `look` finds once it is true; fail with `what` if that takes too long."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        found = look()
-        if found:
-            return found
-        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
-        time.sleep(0.15)
+from tests.support import kubernetes
+from tests.support.processes import free_port, swingpool
+from tests.support.waiting import until
 
 
 @dataclass
@@ -66,8 +38,7 @@ class Place:
 
     def path(self, kind: str, name: str = "") -> str:
         """Return the path of a collection, or of an object."""
-        collection = COLLECTIONS[kind].format(self.namespace)
-        return f"{collection}/{name}" if name else collection
+        return kubernetes.path(kind, self.namespace, name)
 
     def get(self, kind: str, name: str) -> dict[str, Any] | None:
         """Return an object, None if there is none."""
@@ -134,9 +105,7 @@ class Place:
 def place(plane: ControlPlane, directory: Path) -> Iterator[Place]:
     """Make a namespace with a ServiceAccount that has exactly the manager's rights; remove it in the end."""
     here = Place(plane, f"managed-{secrets.token_hex(4)}", directory)
-    plane.api.call(
-        "POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": here.namespace}}
-    )
+    kubernetes.make_namespace(plane, here.namespace)
     until("default ServiceAccount", lambda: here.get("ServiceAccount", "default"))
     here.create("ServiceAccount", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "manager"}})
     rules = [
@@ -158,14 +127,7 @@ def place(plane: ControlPlane, directory: Path) -> Iterator[Place]:
     try:
         yield here
     finally:
-        plane.api.call("DELETE", f"/api/v1/namespaces/{here.namespace}")
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+        kubernetes.delete_namespace(plane, here.namespace)
 
 
 @dataclass
@@ -186,7 +148,7 @@ class ManagerProcess:
     def start(self) -> "ManagerProcess":
         """Start it; see `wait_ready`."""
         command = [
-            *(str(Path(sys.executable).with_name("swingpool")), "manager"),
+            *swingpool("manager"),
             *(f"--kubeconfig={self.config or self.here.kubeconfig()}", f"--watch-namespace={self.here.namespace}"),
             *("--swingpool-image=swingpool:test", "--host=127.0.0.1", "--log-format=json"),
             *(f"--health-port={self.health_port}", f"--metrics-port={self.metrics_port}"),
@@ -250,7 +212,4 @@ def manager(here: Place, *arguments: str, **more: Any) -> Iterator[ManagerProces
 
 def make_ready(here: Place, pod: str, *, address: str) -> None:
     """Say of a pod what its kubelet would: it runs and is ready."""
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    conditions = [{"type": kind, "status": "True", "lastTransitionTime": now} for kind in ("PodScheduled", "Ready")]
-    status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": conditions}
-    here.merge("Pod", pod, {"status": status}, subresource="/status")
+    here.merge("Pod", pod, {"status": kubernetes.ready_status(address)}, subresource="/status")

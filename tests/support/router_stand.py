@@ -1,14 +1,9 @@
 """A whole router on loopback: Envoy, picker and simulated workers, each a real process, listed in a file."""
 
-import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
-import sys
-import time
-from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,20 +16,15 @@ from swingpool.telemetry.router_state import decode
 from swingpool_control import names
 from swingpool_control.observation import RouterObservation, WorkerObservation
 from swingpool_control.resources.envoy import EnvoySettings, bootstrap
+from tests.support.processes import free_port, swingpool
+from tests.support.waiting import until_async
 
 MODEL = "simulated"
 QUEUE_TIMEOUT_S = 2.0
-ENOUGH_S = 30.0
-"""How long anything may take to come true on a busy machine."""
 
-_KV = json.dumps({"kv_connector": "NixlConnector", "kv_role": "kv_both"})
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+_KV = json.dumps(
+    {"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_load_failure_policy": "recompute"}  # as in clusters
+)
 
 
 @dataclass(kw_only=True)
@@ -87,7 +77,7 @@ class Stand:
             self.start_worker(name)
         self.list_workers()
         self.eds_file.parent.mkdir()
-        subprocess.run([*_swingpool("picker"), "--init", "--eds-file", str(self.eds_file)], check=True)
+        subprocess.run([*swingpool("picker"), "--init", "--eds-file", str(self.eds_file)], check=True)
         self.start_picker()
         self.start_envoy()
         return self
@@ -111,9 +101,7 @@ class Stand:
             "VLLM_NIXL_SIDE_CHANNEL_PORT": str(worker.side_port),
         }
         arguments = ("--model", MODEL, "--host", "127.0.0.1", "--port", str(worker.port), "--speedup", "4")
-        worker.process = self._spawn(
-            name, [*_swingpool("worker"), *arguments, "--kv-transfer-config", _KV], environment
-        )
+        worker.process = self._spawn(name, [*swingpool("worker"), *arguments, "--kv-transfer-config", _KV], environment)
 
     def signal_worker(self, name: str, number: signal.Signals) -> None:
         """Send a worker a signal; SIGSTOP makes it hang as a frozen node would."""
@@ -128,11 +116,11 @@ class Stand:
         self.picker = self._spawn(
             "picker",
             [
-                *_swingpool("picker"),
+                *swingpool("picker"),
                 *("--workers-file", str(self.workers_file), "--eds-file", str(self.eds_file)),
                 *("--grpc-port", str(self.grpc_port), "--http-port", str(self.http_port), "--http-host", "127.0.0.1"),
                 *("--envoy-admin", f"127.0.0.1:{self.admin_port}", "--queue-timeout", str(QUEUE_TIMEOUT_S)),
-                *("--log-format", "text", "--verbose"),
+                *("--log-format", "text", "--log-level", "debug"),
             ],
         )
 
@@ -202,7 +190,7 @@ class Stand:
             idle = all(one.decodes_in_flight == one.prefills_in_flight == 0 for one in state.workers)
             return in_rotation == wanted and idle and await self._decides(session)
 
-        await until(whole, "all workers are in rotation")
+        await until_async("all workers are in rotation", whole)
 
     async def _decides(self, session: aiohttp.ClientSession) -> bool:
         async with session.get(f"http://127.0.0.1:{self.http_port}/readyz") as ready:
@@ -217,6 +205,7 @@ class Stand:
     async def state(self, session: aiohttp.ClientSession) -> RouterObservation:
         """Return what the picker tells the manager."""
         async with session.get(f"http://127.0.0.1:{self.http_port}/state") as response:
+            response.raise_for_status()
             return decode(await response.read())
 
     async def worker(self, session: aiohttp.ClientSession, name: str) -> WorkerObservation:
@@ -244,21 +233,3 @@ class Stand:
     ) -> "subprocess.Popen[bytes]":
         output = self._stack.enter_context((self.directory / f"{name}.log").open("ab"))
         return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
-
-
-async def until(holds: Callable[[], Awaitable[bool]], what: str, *, within_s: float = ENOUGH_S) -> float:
-    """Wait until something holds and return the seconds that took; whoever cannot be asked yet has not answered."""
-    started_s = time.monotonic()
-    while True:
-        try:
-            if await holds():
-                return time.monotonic() - started_s
-        except (aiohttp.ClientError, OSError):
-            pass
-        if time.monotonic() - started_s > within_s:
-            raise AssertionError(f"not within {within_s:g} s: {what}")
-        await asyncio.sleep(0.05)
-
-
-def _swingpool(command: str) -> list[str]:
-    return [sys.executable, "-c", "from swingpool.cli.main import main; main()", command]

@@ -4,25 +4,16 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
-import sys
-import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-START_TIMEOUT_S = 60.0
+from tests.support.processes import free_port, swingpool
+from tests.support.waiting import until
+
 END_TIMEOUT_S = 30.0
 MODEL = "simulated/test"
-
-
-def free_port() -> int:
-    """Return a loopback port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class WorkerProcess:
@@ -48,15 +39,7 @@ class WorkerProcess:
             "kv_connector_extra_config": {"kv_lease_duration": lease_s},
         }
         self._command = [
-            *(
-                sys.executable,
-                "-c",
-                "from swingpool.cli.main import main; main()",
-                "worker",
-                "--served-model-name",
-                MODEL,
-                "--host",
-            ),
+            *swingpool("worker", "--served-model-name", MODEL, "--host"),
             *("127.0.0.1", "--port", str(self.port), "--speedup", str(speedup), "--profile", "demo"),
             *("--kv-transfer-config", json.dumps(config), *arguments),
         ]
@@ -92,13 +75,13 @@ class WorkerProcess:
             AssertionError: it ended, or did not answer so in time.
         """
         assert self.process is not None
-        deadline_s = time.monotonic() + START_TIMEOUT_S
-        while time.monotonic() < deadline_s:
-            assert self.process.poll() is None, f"the worker ended with {self.process.returncode}"
-            if self.health() == status:
-                return
-            time.sleep(0.05)
-        raise AssertionError(f"/health did not answer {status} within {START_TIMEOUT_S} s")
+        process = self.process
+
+        def answers() -> bool:
+            assert process.poll() is None, f"the worker ended with {process.returncode}"
+            return self.health() == status
+
+        until(f"/health answers {status}", answers)
 
     def health(self, timeout_s: float = 2.0) -> int | None:
         """Return the status of /health, or None if nobody answers."""

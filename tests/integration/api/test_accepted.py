@@ -2,17 +2,16 @@
 
 import json
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from e2e.cluster.binaries import kubectl
 from e2e.cluster.controlplane import ControlPlane
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
 from tests.support.inference_clusters import NAMESPACE, SMALLEST, Refusal, changed, create, smallest
+from tests.support.kubernetes import kubectl
 from tests.support.resource_specs import SPECS
 
 pytestmark = pytest.mark.integration
@@ -184,20 +183,14 @@ def test_pools_of_two_writers_merge_by_name(plane: ControlPlane) -> None:
         **first,
         "spec": {"pools": [{"name": "swing", "role": "Swing", "replicas": {"min": 0, "max": 2}}]},
     }
-    _kubectl(plane, "apply", "--server-side", "--field-manager=one", "-f", "-", given=first)
+    kubectl(plane, "apply", "--server-side", "--field-manager=one", "-f", "-", stdin=yaml.safe_dump(first))
     try:
-        _kubectl(plane, "apply", "--server-side", "--field-manager=two", "-f", "-", given=second)
-        _kubectl(plane, "apply", "--server-side", "--field-manager=one", "-f", "-", given=first)
-        merged = json.loads(_kubectl(plane, "get", "swp", "merged", "-o", "json", "-n", NAMESPACE))
+        kubectl(plane, "apply", "--server-side", "--field-manager=two", "-f", "-", stdin=yaml.safe_dump(second))
+        kubectl(plane, "apply", "--server-side", "--field-manager=one", "-f", "-", stdin=yaml.safe_dump(first))
+        merged = json.loads(kubectl(plane, "get", "swp", "merged", "-o", "json", "-n", NAMESPACE))
         assert [pool["name"] for pool in merged["spec"]["pools"]] == ["prefill", "decode", "swing"]
     finally:
-        _kubectl(plane, "delete", "swp", "merged", "-n", NAMESPACE)
-
-
-def _kubectl(plane: ControlPlane, *args: str, given: dict[str, Any] | None = None) -> str:
-    command = [str(kubectl()), f"--kubeconfig={plane.kubeconfig}", *args]
-    text = yaml.safe_dump(given) if given else None
-    return subprocess.run(command, check=True, capture_output=True, text=True, input=text).stdout
+        kubectl(plane, "delete", "swp", "merged", "-n", NAMESPACE)
 
 
 def _without_empty_lists(value: Any) -> Any:

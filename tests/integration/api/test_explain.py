@@ -1,17 +1,16 @@
 """`kubectl explain` teaches, and `kubectl get` answers at a glance."""
 
 import re
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
 
-from e2e.cluster.binaries import kubectl
 from e2e.cluster.controlplane import ControlPlane
 from swingpool_control import names
 from tests.support.inference_clusters import COLLECTION, CRD_FILE, NAMESPACE, Refusal, changed, create, smallest, update
+from tests.support.kubernetes import kubectl
 
 pytestmark = pytest.mark.integration
 
@@ -31,15 +30,10 @@ OBJECTS = dict(_objects(SCHEMA["properties"]["spec"], "spec"))
 """Every object of the spec that has fields: path to its fields."""
 
 
-def _kubectl(plane: ControlPlane, *args: str) -> str:
-    command = [str(kubectl()), f"--kubeconfig={plane.kubeconfig}", *args]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
 def test_explain_prints_a_description_for_every_field_of_the_spec(plane: ControlPlane) -> None:
     assert len(OBJECTS) > 20
     for path, fields in OBJECTS.items():
-        told = _kubectl(plane, "explain", f"{names.PLURAL}.{path}")
+        told = kubectl(plane, "explain", f"{names.PLURAL}.{path}")
         described = dict(re.findall(r"^  (\w+)\t<[^\n]*\n(?:  enum: [^\n]*\n)?    (\S[^\n]*)$", told, re.MULTILINE))
         for name in fields:
             assert described.get(name, "<no description>") != "<no description>", f"{path}.{name}:\n{told}"
@@ -66,13 +60,13 @@ def test_get_answers_at_a_glance(plane: ControlPlane) -> None:
         assert not isinstance(
             update(plane, {**created, "status": status}, subresource="/status", dry_run=False), Refusal
         )
-        head, row = _kubectl(plane, "get", names.SHORT_NAME, "-n", NAMESPACE, "glance").splitlines()
+        head, row = kubectl(plane, "get", names.SHORT_NAME, "-n", NAMESPACE, "glance").splitlines()
         assert head.split() == ["NAME", "READY", "REASON", "OBJECTIVES", "WORKERS", "ROLES", "MODEL", "AGE"]
         assert re.split(r"\s{2,}", row)[:-1] == [
             "glance", "True", "Serving", "False", "3/4", "2 prefill, 1 decode", "Qwen/Qwen3-32B",
         ]  # fmt: skip
-        assert "glance" in _kubectl(plane, "get", "all", "-n", NAMESPACE, "-o", "name")
-        assert "both roles serve" in _kubectl(plane, "get", "swingpool", "-n", NAMESPACE, "-o", "wide")
+        assert "glance" in kubectl(plane, "get", "all", "-n", NAMESPACE, "-o", "name")
+        assert "both roles serve" in kubectl(plane, "get", "swingpool", "-n", NAMESPACE, "-o", "wide")
     finally:
         plane.api.call("DELETE", f"{COLLECTION}/glance")
 

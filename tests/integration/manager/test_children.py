@@ -9,7 +9,8 @@ from swingpool_control.conditions.view import parse_spec
 from swingpool_control.resources.render import children
 from swingpool_control.resources.settings import RenderSettings
 from tests.support import inference_clusters
-from tests.support.manager_stand import ManagerProcess, Place, until
+from tests.support.manager_stand import ManagerProcess, Place, make_ready
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -155,6 +156,53 @@ def test_what_the_spec_drops_is_deleted_and_nothing_else(here: Place, running: M
     until("dropped children are gone", lambda: not exist(here, gone))
     assert here.get("ConfigMap", "stranger")
     assert here.get("Deployment", "pruned-decode")
+
+
+def test_a_pool_that_alone_serves_a_role_is_kept_until_another_does(
+    here: Place, running: ManagerProcess, clusters: Any
+) -> None:
+    cluster = clusters("renamed", PREFILL, DECODE)
+    until("children", lambda: applied(here, cluster))
+    until("pods", lambda: len(here.find("Pod", "swingpool.dev/cluster=renamed,swingpool.dev/pool")) == 5)
+    for pod in here.find("Pod", "swingpool.dev/cluster=renamed,swingpool.dev/pool"):
+        make_ready(here, pod["metadata"]["name"], address="127.0.0.1")
+    here.merge("InferenceCluster", "renamed", {"spec": {"pools": [{**PREFILL, "name": "fresh"}, DECODE]}})
+    fresh = until("the new pool's pods", lambda: here.find("Pod", "swingpool.dev/pool=fresh"))
+    until("told", lambda: [
+        one for one in here.find("Event")
+        if one["reason"] == "PoolKept" and one["involvedObject"]["name"] == "renamed"
+    ])  # fmt: skip
+    old = here.get("Deployment", "renamed-prefill")
+    assert old is not None
+    assert "deletionTimestamp" not in old["metadata"]
+    assert here.get("PodDisruptionBudget", "renamed-prefill")
+    assert here.condition("renamed", "Degraded")["status"] == "False"
+    make_ready(here, fresh[0]["metadata"]["name"], address="127.0.0.1")
+    until("the old pool is gone", lambda: here.get("Deployment", "renamed-prefill") is None)
+    until("and its budget", lambda: here.get("PodDisruptionBudget", "renamed-prefill") is None)
+    assert here.get("Deployment", "renamed-fresh")
+
+
+def test_a_deployment_that_was_deleted_comes_back_as_large_as_it_was(
+    here: Place, running: ManagerProcess, clusters: Any
+) -> None:
+    cluster = clusters("regrown", {**PREFILL, "replicas": {"min": 1, "max": 4}}, DECODE)
+    until("children", lambda: applied(here, cluster))
+    here.merge("Deployment", "regrown-prefill", {"spec": {"replicas": 3}}, subresource="/scale")
+    until("a plan for it", lambda: [
+        one for one in ((here.get("InferenceCluster", "regrown") or {})["status"].get("plan") or {}).get("pools", [])
+        if (one["name"], one["replicas"]) == ("prefill", 3)
+    ])  # fmt: skip
+    before = here.get("Deployment", "regrown-prefill")
+    assert before is not None
+    here.delete("Deployment", "regrown-prefill")
+
+    def made_anew() -> bool:
+        now = here.get("Deployment", "regrown-prefill")
+        return now is not None and now["metadata"]["uid"] != before["metadata"]["uid"]
+
+    until("made anew", made_anew)
+    assert replicas(here, "regrown-prefill") == 3
 
 
 def test_a_deleted_cluster_leaves_nothing_and_is_forgotten(here: Place, running: ManagerProcess, clusters: Any) -> None:

@@ -18,7 +18,8 @@ from swingpool.telemetry.router_state import encode
 from swingpool_control import names
 from swingpool_control.figures import Unknown
 from swingpool_control.observation import Percentiles, RouterObservation, WorkerObservation
-from tests.support.manager_stand import ManagerProcess, Place, make_ready, until
+from tests.support.manager_stand import ManagerProcess, Place, make_ready
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -146,7 +147,8 @@ def test_a_killed_manager_resumes_the_flip_that_stands_on_the_pod(
         assert second.metric('swingpool_manager_flips_total{cluster="flipping",from="decode"') == 1
         until("ready", lambda: here.condition("flipping", "Ready").get("status") == "True")
         events = [one["reason"] for one in here.find("Event") if one["involvedObject"]["name"] == "flipping"]
-        assert events.count("FlipDecided") == 1
+        # The first manager may have been killed before it told; the second must not tell it again.
+        assert events.count("FlipDecided") <= 1
         assert second.stop() == 0
     finally:
         for one in (first, second):

@@ -12,7 +12,8 @@ import pytest
 from swingpool.kube import Interrupted, Kube, Upserted, WatchEvent, watch
 from swingpool.kube.kinds import SERVICE
 from swingpool.kube.objects import name_of
-from tests.support.manager_stand import ManagerProcess, Place, manager, until
+from tests.support.manager_stand import ManagerProcess, Place, manager
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 

@@ -9,7 +9,8 @@ import aiohttp
 import pytest
 
 from tests.support.router_client import Answer, ask, chat, completion
-from tests.support.router_stand import QUEUE_TIMEOUT_S, Stand, until
+from tests.support.router_stand import QUEUE_TIMEOUT_S, Stand
+from tests.support.waiting import until_async
 
 SPLIT = 'swingpool_router_decisions_total{kind="split"}'
 WHOLE = 'swingpool_router_decisions_total{kind="whole"}'
@@ -26,7 +27,7 @@ async def out(stand: Stand, session: aiohttp.ClientSession, name: str) -> float:
     async def holds() -> bool:
         return not (await stand.worker(session, name)).in_rotation
 
-    return await until(holds, f"{name} is out of rotation")
+    return await until_async(f"{name} is out of rotation", holds)
 
 
 async def test_prefill_worker_killed(stand: Stand, session: aiohttp.ClientSession) -> None:
@@ -36,7 +37,7 @@ async def test_prefill_worker_killed(stand: Stand, session: aiohttp.ClientSessio
     async def busy() -> bool:
         return (await stand.worker(session, "p0")).prefills_in_flight > 0
 
-    await until(busy, "p0 computes a prompt")
+    await until_async("p0 computes a prompt", busy)
     stand.signal_worker("p0", signal.SIGKILL)
     assert [answer.status for answer in await serving] == [200] * 8
     assert [answer.status for answer in await many(stand, session)] == [200] * 8
@@ -62,7 +63,7 @@ async def test_decode_worker_killed_before_the_first_token(stand: Stand, session
     async def busy() -> bool:
         return (await stand.worker(session, "d0")).decodes_in_flight > 0
 
-    await until(busy, "d0 was handed a request")
+    await until_async("d0 was handed a request", busy)
     stand.signal_worker("d0", signal.SIGKILL)
     await stand.fault(session, "d1")
     assert [answer.status for answer in await serving] == [200] * 6
@@ -70,7 +71,7 @@ async def test_decode_worker_killed_before_the_first_token(stand: Stand, session
     async def told() -> bool:
         return await stand.metric(session, "swingpool_router_decode_retries_total") > 0
 
-    await until(told, "the retry is counted")
+    await until_async("the retry is counted", told)
 
 
 async def test_decode_worker_killed_amid_a_stream(stand: Stand, session: aiohttp.ClientSession) -> None:
@@ -79,7 +80,7 @@ async def test_decode_worker_killed_amid_a_stream(stand: Stand, session: aiohttp
     async def idle() -> bool:
         return not any(one.decodes_in_flight for one in (await stand.state(session)).workers)
 
-    await until(idle, "requests of earlier tests are told of as ended")
+    await until_async("requests of earlier tests are told of as ended", idle)
     url = f"{stand.url}/v1/chat/completions"
     async with session.post(url, json=chat(stream=True, max_tokens=4000, ignore_eos=True)) as response:
         await response.content.readline()
@@ -128,13 +129,13 @@ async def test_nobody_is_there(stand: Stand, session: aiohttp.ClientSession) -> 
     async def queued() -> bool:
         return (await stand.state(session)).queued_requests == 1
 
-    await until(queued, "the request waits", within_s=QUEUE_TIMEOUT_S)
+    await until_async("the request waits", queued, within_s=QUEUE_TIMEOUT_S)
     refused = await waiting
     assert refused.status == 503
     assert int(refused.headers["retry-after"]) > 0
     assert json.loads(refused.text)["error"]["type"] == "server_error"
     later = asyncio.create_task(ask(session, stand.url, completion()))
-    await until(queued, "the next request waits", within_s=QUEUE_TIMEOUT_S)
+    await until_async("the next request waits", queued, within_s=QUEUE_TIMEOUT_S)
     stand.workers["d1"].ready = True
     stand.list_workers()
     assert (await later).status == 200
@@ -166,7 +167,7 @@ async def test_requests_are_served_without_the_picker(stand: Stand, session: aio
     async def legs() -> bool:
         return sum(worker.prefills_in_flight for worker in (await stand.state(session)).workers) == 4
 
-    await until(legs, "the picker holds four requests")
+    await until_async("the picker holds four requests", legs)
     assert stand.picker is not None
     stand.picker.kill()
     stand.picker.wait()
@@ -192,12 +193,12 @@ async def test_the_picker_ends_after_envoys_last_request(stand: Stand, session: 
             async with session.get(f"{stand.url}/healthz") as health:
                 return health.status == 503
 
-        await until(failing, "Envoy fails its health check")
+        await until_async("Envoy fails its health check", failing)
         assert stand.picker.poll() is None
         assert (await response.content.read()).endswith(b"data: [DONE]\n\n")
 
     async def ended() -> bool:
         return stand.picker is not None and stand.picker.poll() == 0
 
-    await until(ended, "the picker has ended by itself")
+    await until_async("the picker has ended by itself", ended)
     stand.restart_envoy()

@@ -11,23 +11,21 @@ from swingpool.kube import Kube
 from swingpool.picker.members import Member
 from swingpool.picker.source_kubernetes import KubernetesSource, member_of
 from swingpool_control import names
-from tests.support.router_stand import until
+from tests.support.kubernetes import delete_namespace, make_namespace, path, ready_status
+from tests.support.waiting import until_async
 
 NAMESPACE = "router-source"
-PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+PODS = path("Pod", NAMESPACE)
 
 
 @pytest.fixture
 def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """A control plane with a namespace of this test's own."""
-    api = control_plane.api
-    api.apply(
-        f"/api/v1/namespaces/{NAMESPACE}", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-    )
+    make_namespace(control_plane, NAMESPACE)
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": NAMESPACE}}
-    api.apply(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default", account)
+    control_plane.api.apply(path("ServiceAccount", NAMESPACE, "default"), account)
     yield control_plane
-    api.call("DELETE", f"/api/v1/namespaces/{NAMESPACE}")
+    delete_namespace(control_plane, NAMESPACE)
 
 
 def pod(name: str, *, role: str, cluster: str = "chat") -> dict[str, Any]:
@@ -41,12 +39,11 @@ def pod(name: str, *, role: str, cluster: str = "chat") -> dict[str, Any]:
 
 
 def status(name: str, *, address: str, ready: bool) -> dict[str, Any]:
-    condition = {"type": "Ready", "status": "True" if ready else "False"}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": NAMESPACE},
-        "status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": [condition]},
+        "status": ready_status(address, ready=ready),
     }
 
 
@@ -58,7 +55,7 @@ async def test_pods_are_followed(plane: ControlPlane) -> None:
         async def holds() -> bool:
             return bool(known) and {(m.address, m.role, m.ready, m.deleting) for m in known[-1]} == set(expected)
 
-        await until(holds, f"the members are {expected}; they are {known[-1:]}")
+        await until_async(f"the members are {expected}; they are {known[-1:]}", holds)
 
     await asyncio.to_thread(api.apply, f"{PODS}/other", pod("other", role="decode", cluster="another"))
     async with Kube.load(plane.kubeconfig) as kube:

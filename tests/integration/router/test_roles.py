@@ -6,7 +6,8 @@ import aiohttp
 
 from swingpool_control.figures import is_known
 from tests.support.router_client import Answer, ask, completion
-from tests.support.router_stand import Stand, until
+from tests.support.router_stand import Stand
+from tests.support.waiting import until_async
 
 
 async def test_a_flip_is_followed_and_shown_by_traffic(stand: Stand, session: aiohttp.ClientSession) -> None:
@@ -27,7 +28,7 @@ async def test_a_flip_is_followed_and_shown_by_traffic(stand: Stand, session: ai
             first = worker.first_served_in_role_unix_s
             return worker.role == role and isinstance(first, float) and first >= worker.role_since_unix_s >= since_s
 
-        await until(served, f"{names[-1]} has served as {role}")
+        await until_async(f"{names[-1]} has served as {role}", served)
     stop.set()
     await asyncio.gather(*clients)
     assert answers
@@ -45,7 +46,7 @@ async def test_an_answer_that_does_not_stream_shows_a_decode_too(stand: Stand, s
         roles = {one.pod: one.role for one in (await stand.state(session)).workers if one.in_rotation}
         return roles == {"p0": "decode", "d0": "decode", "p1": "prefill"}
 
-    await until(settled, "the picker follows")
+    await until_async("the picker follows", settled)
     asking = [asyncio.create_task(ask(session, stand.url, completion(f"{i}", max_tokens=60))) for i in range(4)]
 
     async def shown() -> bool:
@@ -53,7 +54,7 @@ async def test_an_answer_that_does_not_stream_shows_a_decode_too(stand: Stand, s
         return is_known(worker.first_served_in_role_unix_s) and worker.decodes_in_flight > 0
 
     try:
-        await until(shown, "d0's first decode is told before its answer ends")
+        await until_async("d0's first decode is told before its answer ends", shown)
     finally:
         await stand.fault(session, "d0")
     assert {answer.status for answer in await asyncio.gather(*asking)} == {200}
@@ -69,7 +70,7 @@ async def test_draining_and_deleted_workers_get_nothing_new(stand: Stand, sessio
         async def drained() -> bool:
             return not (await stand.worker(session, serving)).in_rotation
 
-        await until(drained, "the worker is out of rotation")
+        await until_async("the worker is out of rotation", drained)
         before = (await stand.worker(session, serving)).decodes_in_flight
         answers = await asyncio.gather(*(ask(session, stand.url, completion(f"{i}")) for i in range(6)))
         assert {answer.status for answer in answers} == {200}
@@ -80,7 +81,7 @@ async def test_draining_and_deleted_workers_get_nothing_new(stand: Stand, sessio
         async def away() -> bool:
             return stand.workers[serving].address.rpartition(":")[2] not in stand.eds_file.read_text()
 
-        await until(away, "Envoy's list is without it")
+        await until_async("Envoy's list is without it", away)
         assert (await response.content.read()).endswith(b"data: [DONE]\n\n"), "its stream goes on to the end"
 
 
@@ -96,7 +97,7 @@ async def test_figures_tell_the_load(stand: Stand, session: aiohttp.ClientSessio
         running = all(is_known(one.running) and is_known(one.kv_usage) for one in state.workers)
         return running and all(is_known(figure) for figure in known) and state.ttft_s.count >= 10
 
-    await until(told, "every figure is known")
+    await until_async("every figure is known", told)
 
 
 async def test_nothing_is_written_when_nothing_changes(stand: Stand, session: aiohttp.ClientSession) -> None:
@@ -106,5 +107,5 @@ async def test_nothing_is_written_when_nothing_changes(stand: Stand, session: ai
     async def seen() -> bool:
         return (await stand.worker(session, "p0")).role == "draining"
 
-    await until(seen, "the change of role is seen")
+    await until_async("the change of role is seen", seen)
     assert stand.eds_file.stat().st_mtime_ns == before

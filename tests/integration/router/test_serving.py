@@ -9,7 +9,8 @@ import pytest
 from yarl import URL
 
 from tests.support.router_client import ask, chat, completion
-from tests.support.router_stand import MODEL, Stand, until
+from tests.support.router_stand import MODEL, Stand
+from tests.support.waiting import until_async
 
 SPLIT = 'swingpool_router_decisions_total{kind="split"}'
 WHOLE = 'swingpool_router_decisions_total{kind="whole"}'
@@ -61,7 +62,7 @@ async def test_load_is_spread_over_both_roles(stand: Stand, session: aiohttp.Cli
         prefills, decodes = (served["p0"][0], served["p1"][0]), (served["d0"][1], served["d1"][1])
         return idle and sum(prefills) == 12 and sum(decodes) == 12 and min(*prefills, *decodes) >= 3
 
-    await until(counted, "every worker has served its part, and none holds any")
+    await until_async("every worker has served its part, and none holds any", counted)
 
 
 async def test_errors_of_workers_reach_the_client_as_they_are(stand: Stand, session: aiohttp.ClientSession) -> None:
@@ -122,7 +123,7 @@ async def test_a_client_that_leaves_during_prefill_leaves_nothing(stand: Stand, 
         return all(w.prefills_in_flight == 0 and w.pending_prefill_tokens == 0 for w in workers)
 
     try:
-        await until(idle, "the leg is gone from the accounting", within_s=5)
+        await until_async("the leg is gone from the accounting", idle, within_s=5)
     finally:
         for name in ("p0", "p1"):
             await stand.fault(session, name)

@@ -15,9 +15,9 @@ from e2e.system.install import System
 from e2e.system.kubernetes import Kubernetes
 from e2e.system.waiting import wait_until
 from swingpool_control import names
-from tests.support import inference_clusters
+from tests.support import inference_clusters, kubernetes
+from tests.support.waiting import ENOUGH_S
 
-ENOUGH_S = 30.0
 SAMPLE = Path(__file__).parents[3] / "e2e" / "demo" / "sample.yaml"
 
 
@@ -66,11 +66,10 @@ def _pod(name: str, role: str) -> dict[str, Any]:
 
 
 def _make_worker(plane: ControlPlane, name: str, role: str) -> None:
-    plane.api.call("POST", "/api/v1/namespaces/e2e/pods", _pod(name, role))
-    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
-    plane.api.call(
-        "PATCH", f"/api/v1/namespaces/e2e/pods/{name}/status", ready, content_type="application/merge-patch+json"
-    )
+    path = kubernetes.path("Pod", "e2e", name)
+    plane.api.apply(path, _pod(name, role))
+    status = {"status": kubernetes.ready_status("10.1.0.1")}
+    plane.api.call("PATCH", f"{path}/status", status, content_type="application/merge-patch+json")
 
 
 def test_the_resources_of_demo_and_scenarios_are_taken_strictly(stage: Stage) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -10,6 +9,7 @@ import aiohttp
 import pytest
 
 from tests.support.completions import Client
+from tests.support.waiting import until_async
 from tests.support.workers import MODEL, WorkerProcess, kv_params_of_prefill
 
 COMPLETIONS = "/v1/completions"
@@ -51,14 +51,6 @@ async def keep(client: Client, text: str = TEXT) -> dict[str, Any]:
 async def fault(client: Client, **fields: Any) -> None:
     status, body = await client.raw("/faults", json.dumps(fields).encode())
     assert status == 200, body
-
-
-async def until(condition: Any, seconds: float = 20.0) -> None:
-    """Wait until an async condition holds."""
-    deadline_s = time.monotonic() + seconds
-    while not await condition():
-        assert time.monotonic() < deadline_s, "it never came"
-        await asyncio.sleep(0.05)
 
 
 async def kv_is_free(client: Client) -> bool:
@@ -111,11 +103,11 @@ async def test_what_does_not_fit_is_not_pulled(prefill: Client, decode: Client, 
 
 
 async def test_a_lease_ends_and_frees_its_blocks(prefill: Client) -> None:
-    await until(lambda: kv_is_free(prefill))
+    await until_async("the KV cache is free again", lambda: kv_is_free(prefill))
     before = await prefill.metric("vllm:nixl_num_kv_expired_reqs_total")
     await keep(prefill)
     assert not await kv_is_free(prefill)
-    await until(lambda: kv_is_free(prefill))
+    await until_async("the KV cache is free again", lambda: kv_is_free(prefill))
     assert await prefill.metric("vllm:nixl_num_kv_expired_reqs_total") == before + 1
 
 
@@ -132,7 +124,7 @@ async def test_a_refused_decode_leg_gives_up_what_is_kept_for_it(prefill: Client
     params = await keep(prefill)
     status, _ = await decode.post(COMPLETIONS, prompt=TEXT, max_tokens=0, kv_transfer_params=params)
     assert status == 400
-    await until(lambda: kv_is_free(prefill))
+    await until_async("the KV cache is free again", lambda: kv_is_free(prefill))
     assert await prefill.metric("vllm:nixl_num_kv_expired_reqs_total") == expired, "given up, not expired"
 
 
@@ -143,8 +135,8 @@ async def test_a_decode_leg_whose_client_went_away_gives_up_too(prefill: Client,
     body = {"model": MODEL, "prompt": TEXT, "max_tokens": 5, "kv_transfer_params": params}
     with pytest.raises(asyncio.TimeoutError):
         await decode.session.post(decode.url + COMPLETIONS, json=body, timeout=aiohttp.ClientTimeout(total=0.2))
-    await until(lambda: kv_is_free(prefill))
-    await until(lambda: kv_is_free(decode))
+    await until_async("the KV cache is free again", lambda: kv_is_free(prefill))
+    await until_async("the KV cache is free again", lambda: kv_is_free(decode))
     assert await prefill.metric("vllm:nixl_num_kv_expired_reqs_total") == expired
 
 
@@ -153,7 +145,7 @@ async def test_a_lease_is_renewed_while_the_decode_leg_waits(prefill: Client) ->
     with WorkerProcess("--max-num-seqs", "1", policy="fail", lease_s=1.5, speedup=1) as busy:
         client = Client(prefill.session, busy.url, MODEL)
         long = asyncio.create_task(client.completion(prompt="x", max_tokens=300, ignore_eos=True))
-        await until(lambda: _running(client))
+        await until_async("a request runs", lambda: _running(client))
         params = await keep(prefill)
         body = await client.completion(prompt=TEXT, max_tokens=1, kv_transfer_params=params)
         assert body["usage"]["completion_tokens"] == 1
@@ -212,7 +204,7 @@ async def test_a_hang_stops_everything_for_its_time(session: aiohttp.ClientSessi
         await asyncio.sleep(0.3)
         with pytest.raises(asyncio.TimeoutError):
             await session.get(f"{process.url}/health", timeout=aiohttp.ClientTimeout(total=1))
-        await until(lambda: _healthy(client))
+        await until_async("the worker is healthy again", lambda: _healthy(client))
         await client.completion(prompt="x", max_tokens=2)
 
 
@@ -243,9 +235,9 @@ async def test_a_drain_ends_what_is_there_and_takes_nothing_new(session: aiohttp
     with WorkerProcess("--shutdown-timeout", "60") as process:
         client = Client(session, process.url, MODEL)
         stream = asyncio.create_task(client.stream(COMPLETIONS, prompt="x", max_tokens=300, ignore_eos=True))
-        await until(lambda: _running(client))
+        await until_async("a request runs", lambda: _running(client))
         process.terminate()
-        await until(lambda: _refuses(client))
+        await until_async("new requests are refused", lambda: _refuses(client))
         assert (await client.get("/health")).status == 200, "it is alive still"
         answer = await stream
         assert answer.done
@@ -276,7 +268,7 @@ async def test_a_drain_ends_when_its_time_is_over(session: aiohttp.ClientSession
     with WorkerProcess("--shutdown-timeout", allowed) as process:
         client = Client(session, process.url, MODEL)
         stream = asyncio.create_task(client.stream(COMPLETIONS, prompt="x", max_tokens=5000, ignore_eos=True))
-        await until(lambda: _running(client))
+        await until_async("a request runs", lambda: _running(client))
         process.terminate()
         assert await asyncio.to_thread(process.end) == 0
         answer = await stream

@@ -15,7 +15,7 @@ from rich.console import Console
 from e2e.demo import live, moments, report, series, story, timeline
 from e2e.load.plan import arrivals
 from e2e.load.record import Outcome, Record
-from e2e.system.kubernetes import unix_s
+from swingpool_control.timestamps import unix_seconds
 
 OBJECTIVES = (
     moments.Objective(metric="ttft", percentile="p95", limit_s=1.0),
@@ -149,7 +149,7 @@ def test_flips_are_read_from_the_status_in_seconds_since_the_start() -> None:
             {**first, "servingAt": "2026-01-01T00:00:03.25Z", "outcome": "Serving", "reason": "r"},
         ]
     }
-    found = moments.read_flips(status, start_unix_s=unix_s("2026-01-01T00:00:00Z"))
+    found = moments.read_flips(status, start_unix_s=unix_seconds("2026-01-01T00:00:00Z"))
     assert [(flip.worker, flip.decided_s, flip.serving_s) for flip in found] == [("a", 2, 3.25), ("b", 10.5, None)]
 
 
