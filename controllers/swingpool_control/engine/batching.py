@@ -10,7 +10,7 @@ decoding sequence is one that misses one token, and chunked prefill needs no rul
 from collections import OrderedDict, deque
 
 from swingpool_control.engine import foresight
-from swingpool_control.engine.blocks import BlockPool
+from swingpool_control.engine.blocks import BlockPool, UnnamedPool
 from swingpool_control.engine.model import PerformanceModel
 from swingpool_control.engine.sequence import Sequence
 from swingpool_control.engine.work import Counters, Iteration, Lease, Limits, Request, Token, Transfer
@@ -27,7 +27,7 @@ class BatchingEngine:
     def __init__(self, model: PerformanceModel, limits: Limits) -> None:
         self.model = model
         self.limits = limits
-        self.pool = BlockPool(limits.total_blocks)
+        self.pool = (BlockPool if limits.prefix_caching else UnnamedPool)(limits.total_blocks)
         self.counters = Counters()
         self._sequences: dict[str, Sequence] = {}
         self._waiting: deque[Sequence] = deque()
@@ -207,7 +207,7 @@ class BatchingEngine:
             sequence.computed += count
             if sequence.named_blocks < len(sequence.request.block_hashes):
                 self._name_blocks(sequence)
-            if sequence.computed < sequence.tokens:
+            if sequence.computed < sequence.prompt_tokens + sequence.emitted:
                 continue
             index = sequence.emitted
             if not index:
@@ -242,15 +242,19 @@ class BatchingEngine:
         for sequence in self._running:
             sequence.computed += times
             sequence.emitted += times
-            self._grow(sequence, sequence.computed + under_way)
+            if sequence.computed + under_way > len(sequence.blocks) * self.limits.block_size:
+                self._grow(sequence, sequence.computed + under_way)
 
     def _schedule_running(self, chunks: list[tuple[Sequence, int]], budget: int) -> int:
         """Give every running sequence its next tokens, first come first served; preempt from the end if blocks lack."""
         position = 0
+        block_size = self.limits.block_size
         while position < len(self._running) and budget:
             sequence = self._running[position]
-            count = min(sequence.missing, budget)
-            while not self._grow(sequence, sequence.computed + count):
+            count = sequence.prompt_tokens + sequence.emitted - sequence.computed
+            count = min(count, budget)
+            roomy = sequence.computed + count <= len(sequence.blocks) * block_size
+            while not roomy and not self._grow(sequence, sequence.computed + count):
                 victim = self._running.pop()
                 self.counters.preemptions += 1
                 self._restart(victim)

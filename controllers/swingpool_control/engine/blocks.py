@@ -90,3 +90,39 @@ class BlockPool:
         block_hash = self._hash_of.pop(block, None)
         if block_hash is not None:
             del self._block_of[block_hash]
+
+
+class UnnamedPool(BlockPool):
+    """The blocks of a worker that shares no prefixes: only their number counts, so that is all it keeps."""
+
+    def __init__(self, total: int) -> None:
+        super().__init__(1)
+        self.total = total
+        self._left = total
+
+    @property
+    def free(self) -> int:
+        """Blocks that nobody holds."""
+        return self._left
+
+    @property
+    def used(self) -> int:
+        """Blocks that somebody holds."""
+        return self.total - self._left
+
+    def allocate(self, count: int) -> list[int]:
+        """Hold `count` free blocks; they are all alike.
+
+        Raises:
+            ValueError: fewer are free.
+        """
+        if count > self._left:
+            raise ValueError(f"{count} blocks asked for, {self._left} free")
+        self._left -= count
+        return [0] * count
+
+    def release(self, blocks: Sequence[int]) -> None:
+        """Let go of held blocks."""
+        if self._left + len(blocks) > self.total:
+            raise ValueError(f"{len(blocks)} blocks are let go of, {self.used} are held")
+        self._left += len(blocks)

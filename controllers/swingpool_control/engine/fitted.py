@@ -59,13 +59,13 @@ def profile(measured: MeasuredSet, described: Described, *, rng: np.random.Gener
     """
     capacity = described.kv_capacity_tokens or measured.kv_capacity_tokens
     source, licence = described.source or measured.source, described.licence or measured.licence
-    for value, what in (
-        (capacity, "how many tokens of KV cache a worker holds"),
-        (source, "where the measurements come from"),
-        (licence, "under which licence they are"),
+    for value, what, option in (
+        (capacity, "how many tokens of KV cache a worker holds", "--kv-capacity-tokens"),
+        (source, "where the measurements come from", "--source"),
+        (licence, "under which licence they are", "--licence"),
     ):
         if not value:
-            raise MeasurementError(f"{measured.name}: does not tell {what}; say it by option")
+            raise MeasurementError(f"{measured.name}: does not tell {what}; say it with {option}")
     budget = described.max_batched_tokens or measured.max_batched_tokens
     step = fit(measured.points, max_batched_tokens=budget)
     errors = random_halves(measured, halves=HALVES, rng=rng, max_batched_tokens=budget)
@@ -82,7 +82,7 @@ def profile(measured: MeasuredSet, described: Described, *, rng: np.random.Gener
             max_batched_tokens=budget,
             max_sequences=described.max_sequences or measured.max_sequences,
         ),
-        step=Step(**asdict(step)),
+        step=Step(**{name: float(f"{value:.5g}") for name, value in asdict(step).items()}),
         kv=KVCache(capacity_tokens=capacity or 0, bytes_per_token=described.kv_bytes_per_token),
         transfer=Transfer(bytes_per_s=described.link_bytes_per_s, latency_s=described.link_latency_s),
         startup_s=described.startup_s,

@@ -22,9 +22,10 @@ def alike(running: Items[Sequence], *, free_blocks: int, block_size: int, most: 
     """
     ahead = most
     for sequence in running:
-        if sequence.missing != 1:
+        if sequence.prompt_tokens + sequence.emitted - sequence.computed != 1:
             return 0
-        ahead = min(ahead, sequence.request.output_tokens - sequence.emitted - 2)
+        left = sequence.request.output_tokens - sequence.emitted - 2
+        ahead = min(ahead, left)
     while ahead > 0 and _lacking(running, 1 + ahead, block_size) > free_blocks:
         ahead //= 2
     return max(0, ahead)

@@ -12,6 +12,7 @@ class Sequence:
         "computed",
         "emitted",
         "named_blocks",
+        "prompt_tokens",
         "remote",
         "request",
         "started",
@@ -20,6 +21,7 @@ class Sequence:
 
     def __init__(self, request: Request) -> None:
         self.request = request
+        self.prompt_tokens = request.prompt_tokens
         self.emitted = 0
         self.computed = 0
         """Tokens whose KV cache is there or being loaded."""
@@ -36,7 +38,7 @@ class Sequence:
     @property
     def tokens(self) -> int:
         """Prompt and generated tokens."""
-        return self.request.prompt_tokens + self.emitted
+        return self.prompt_tokens + self.emitted
 
     @property
     def missing(self) -> int:

@@ -17,6 +17,22 @@ FORMATS: dict[str, Reader] = {
 }
 
 
+def read(form: str, files: dict[str, bytes], *, accelerators: int | None = None) -> tuple[MeasuredSet, ...]:
+    """Return the sets of measurements in files of one form.
+
+    Args:
+        form: a name of `FORMATS`.
+        files: contents by the name to call each file in errors.
+        accelerators: accelerators of one worker, for the form that tells throughput per accelerator.
+
+    Raises:
+        MeasurementError: a file is not in this form.
+    """
+    if form == "dynamo" and accelerators is not None:
+        return dynamo.read(files, accelerators=accelerators)
+    return FORMATS[form](files)
+
+
 def choose(sets: tuple[MeasuredSet, ...], name: str | None) -> MeasuredSet:
     """Return the set of that name, or the only one.
 

@@ -1,0 +1,150 @@
+"""`swingpool profile`: fit performance profiles to measurements, and show them.
+
+The fit is imported only when it is asked for: scipy takes longer to load than everything else here.
+"""
+
+import re
+from pathlib import Path
+
+import click
+
+from swingpool.cli import profile_table
+from swingpool_control.engine.profile import Profile, ProfileError, built_in, built_in_names, parse
+
+LINK_BYTES_PER_S = 1.25e10
+LINK_LATENCY_S = 0.005
+STARTUP_S = 120.0
+FORMATS = ("csv", "json", "dynamo", "distserve", "splitwise", "inferno")
+
+Existing = click.Path(exists=True, dir_okay=False, path_type=Path)
+Positive = click.FloatRange(min=0, min_open=True)
+NotNegative = click.FloatRange(min=0)
+Count = click.IntRange(min=1)
+
+
+@click.group(help="Fit performance profiles to measurements, and show them.")
+def command() -> None:
+    """Fit performance profiles to measurements, and show them."""
+
+
+@command.command("show")
+@click.argument("profile")
+def show(profile: str) -> None:
+    """Show a profile: a built-in one by NAME, or a FILE."""
+    click.echo("\n".join(profile_table.lines(_load(profile))))
+
+
+@command.command("fit")
+@click.argument("files", nargs=-1, required=True, type=Existing)
+@click.option("--from", "form", required=True, type=click.Choice(FORMATS), help="Form of the files.")
+@click.option("--set", "set_name", help="Which set of measurements, if the files hold several.")
+@click.option("--model", "models", multiple=True, required=True, help="Model it holds for. May be repeated.")
+@click.option("--accelerator", "products", multiple=True, required=True, help="Product label. May be repeated.")
+@click.option("--count", type=Count, help="Accelerators of one worker. Default: as the files say, or 1.")
+@click.option("--tensor-parallel-size", type=Count, help="Default: as the files say, or 1.")
+@click.option("--max-batched-tokens", type=Count, help="Token budget per iteration when it was measured.")
+@click.option("--max-sequences", type=Count, help="Sequences per iteration. Default: the most that was measured.")
+@click.option("--kv-bytes-per-token", type=Positive, required=True, help="Over all layers and accelerators.")
+@click.option("--kv-capacity-tokens", type=Count, help="Tokens of KV cache of one worker, if the files do not say.")
+@click.option("--link-bytes-per-s", type=Positive, help="What a worker receives. Default, assumed: 1.25e10.")
+@click.option("--link-latency-s", type=NotNegative, help="Fixed time of a transfer. Default, assumed: 0.005.")
+@click.option("--startup-s", type=NotNegative, help="From a pod's creation to serving. Default, assumed: 120.")
+@click.option("--name", help="The profile's name. Default: from model and accelerator.")
+@click.option("--summary", help="One line that describes it.")
+@click.option("--source", help="Where the measurements come from, if the files do not say.")
+@click.option("--licence", help="Their licence, if the files do not say.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the halves by which the error is told.")
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="File to write.")
+@click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
+def fit(
+    *,
+    files: tuple[Path, ...],
+    form: str,
+    set_name: str | None,
+    models: tuple[str, ...],
+    products: tuple[str, ...],
+    count: int | None,
+    tensor_parallel_size: int | None,
+    max_batched_tokens: int | None,
+    max_sequences: int | None,
+    kv_bytes_per_token: float,
+    kv_capacity_tokens: int | None,
+    link_bytes_per_s: float | None,
+    link_latency_s: float | None,
+    startup_s: float | None,
+    name: str | None,
+    summary: str | None,
+    source: str | None,
+    licence: str | None,
+    seed: int,
+    output: Path,
+    force: bool,
+) -> None:
+    """Fit a profile to FILES of measurements and write it."""
+    import numpy as np
+
+    from swingpool_control.engine import fitted
+    from swingpool_control.engine.measured import formats
+    from swingpool_control.engine.measured.point import MeasurementError
+
+    if output.exists() and not force:
+        raise click.ClickException(f"{output} exists; --force overwrites it")
+    link = {
+        "link_bytes_per_s": (link_bytes_per_s, LINK_BYTES_PER_S),
+        "link_latency_s": (link_latency_s, LINK_LATENCY_S),
+        "startup_s": (startup_s, STARTUP_S),
+    }
+    described = fitted.Described(
+        name=name or _name(models[0], products[0]),
+        models=models,
+        products=products,
+        kv_bytes_per_token=kv_bytes_per_token,
+        **{field: default if given is None else given for field, (given, default) in link.items()},
+        summary=summary,
+        accelerators=count,
+        tensor_parallel_size=tensor_parallel_size,
+        max_batched_tokens=max_batched_tokens,
+        max_sequences=max_sequences,
+        kv_capacity_tokens=kv_capacity_tokens,
+        source=source,
+        licence=licence,
+        assumed=tuple(f"{field} {default:g}" for field, (given, default) in link.items() if given is None),
+    )
+    try:
+        contents = {str(path): path.read_bytes() for path in files}
+        measured = formats.choose(formats.read(form, contents, accelerators=count), set_name)
+        profile = fitted.profile(measured, described, rng=np.random.default_rng(seed))
+    except (MeasurementError, OSError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+    _write(profile, output, force=force)
+    click.echo("\n".join(profile_table.lines(profile)))
+    click.echo(f"\nwritten to {output}")
+
+
+def _write(profile: Profile, output: Path, *, force: bool) -> None:
+    text = profile.model_dump_json(indent=2, exclude_none=True) + "\n"
+    try:
+        with output.open("w" if force else "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise click.ClickException(f"{output} exists; --force overwrites it") from error
+    except OSError as error:
+        raise click.ClickException(f"cannot write {output}: {error.strerror}") from error
+
+
+def _load(profile: str) -> Profile:
+    try:
+        if profile in built_in_names():
+            return built_in(profile)
+        path = Path(profile)
+        if not path.is_file():
+            names = ", ".join(built_in_names())
+            raise click.ClickException(f"{profile} is neither a file nor a built-in profile; built in are {names}")
+        return parse(path.read_bytes(), origin=profile)
+    except (ProfileError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _name(model: str, product: str) -> str:
+    parts = f"{model.rsplit('/', 1)[-1]}-{product}".lower()
+    return re.sub(r"[^-.a-z0-9]+", "-", parts)[:63].strip("-.")
