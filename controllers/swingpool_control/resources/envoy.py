@@ -13,6 +13,7 @@ from swingpool_control.resources.envoy_settings import (
     DECISION_PATHS,
     EDS_DIRECTORY,
     EDS_FILE,
+    FORM_TYPE,
     HEALTH_PATH,
     PICKER_CLUSTER,
     TAG_FIRST_BODY_US,
@@ -28,6 +29,7 @@ __all__ = [
     "DECISION_PATHS",
     "EDS_DIRECTORY",
     "EDS_FILE",
+    "FORM_TYPE",
     "HEALTH_PATH",
     "PICKER_CLUSTER",
     "TAG_FIRST_BODY_US",
@@ -37,6 +39,7 @@ __all__ = [
 ]
 
 _MONITORS = f"{TYPE}.extensions.resource_monitors"
+_HEAP = "envoy.resource_monitors.fixed_heap"
 _UNLIMITED = 1_000_000
 
 
@@ -50,18 +53,39 @@ def bootstrap(settings: EnvoySettings | None = None) -> Config:
             "listeners": [_listener(chosen)],
             "clusters": [_workers_cluster(chosen), _picker_cluster(chosen)],
         },
-        "overload_manager": {
-            "resource_monitors": [
-                {
-                    "name": "envoy.resource_monitors.global_downstream_max_connections",
-                    "typed_config": {
-                        "@type": f"{_MONITORS}.downstream_connections.v3.DownstreamConnectionsConfig",
-                        "max_active_downstream_connections": 50_000,
-                    },
-                }
-            ]
-        },
+        "overload_manager": _overload_manager(chosen),
     }
+
+
+def _overload_manager(settings: EnvoySettings) -> Config:
+    """Refuse new requests before memory ends: whole bodies are kept, and a killed Envoy would lose every answer."""
+    return {
+        "refresh_interval": "0.25s",
+        "resource_monitors": [
+            {
+                "name": "envoy.resource_monitors.global_downstream_max_connections",
+                "typed_config": {
+                    "@type": f"{_MONITORS}.downstream_connections.v3.DownstreamConnectionsConfig",
+                    "max_active_downstream_connections": 50_000,
+                },
+            },
+            {
+                "name": _HEAP,
+                "typed_config": {
+                    "@type": f"{_MONITORS}.fixed_heap.v3.FixedHeapConfig",
+                    "max_heap_size_bytes": settings.heap_bytes,
+                },
+            },
+        ],
+        "actions": [
+            _when_heap_is("envoy.overload_actions.shrink_heap", 0.8),
+            _when_heap_is("envoy.overload_actions.stop_accepting_requests", 0.9),
+        ],
+    }
+
+
+def _when_heap_is(action: str, threshold: float) -> Config:
+    return {"name": action, "triggers": [{"name": _HEAP, "threshold": {"value": threshold}}]}
 
 
 def _listener(settings: EnvoySettings) -> Config:
@@ -83,10 +107,10 @@ def _listener(settings: EnvoySettings) -> Config:
 
 def _keepalive_options(*, idle_s: int, interval_s: int, probes: int) -> list[Config]:
     return [
-        _socket_option("SO_keepalive_optionsALIVE", 1, 9, 1),
-        _socket_option("TCP_keepalive_optionsIDLE", 6, 4, idle_s),
-        _socket_option("TCP_keepalive_optionsINTVL", 6, 5, interval_s),
-        _socket_option("TCP_keepalive_optionsCNT", 6, 6, probes),
+        _socket_option("SO_KEEPALIVE", 1, 9, 1),
+        _socket_option("TCP_KEEPIDLE", 6, 4, idle_s),
+        _socket_option("TCP_KEEPINTVL", 6, 5, interval_s),
+        _socket_option("TCP_KEEPCNT", 6, 6, probes),
     ]
 
 

@@ -4,7 +4,8 @@ from swingpool_control.resources.envoy_settings import BUFFER_LIMIT_BYTES, Confi
 
 _NO_PATH = "there is no such path; the API lives under /v1"
 _LOCAL_ERRORS: tuple[tuple[tuple[str, ...], int, str], ...] = (
-    (("UH", "UF", "UC", "UR", "URX", "LH", "UO", "OM"), 503, "no worker could serve the request"),
+    (("OM",), 503, "the router is overloaded; try again later"),
+    (("UH", "UF", "UC", "UR", "URX", "LH", "UO"), 503, "no worker could serve the request"),
     (("UT", "SI", "DT", "UMSDR"), 504, "the request took longer than the router waits"),
     (("UPE",), 502, "a worker's answer was no valid HTTP"),
     (("DPE", "IH"), 400, "the request is no valid HTTP"),

@@ -6,6 +6,7 @@ from swingpool_control.resources.envoy_settings import (
     ACCESS_LOG,
     BUFFER_LIMIT_BYTES,
     DECISION_PATHS,
+    FORM_TYPE,
     HEALTH_PATH,
     TAG_FIRST_BODY_US,
     TYPE,
@@ -25,17 +26,26 @@ HOSTILE_HEADERS = (
     "x-data-parallel-rank",
     "x-kv-cache-source-host-port",
     "x-envoy-retry-on",
+    "x-envoy-retry-grpc-on",
     "x-envoy-max-retries",
     "x-envoy-retriable-status-codes",
     "x-envoy-retriable-header-names",
     "x-envoy-upstream-rq-timeout-ms",
     "x-envoy-upstream-rq-per-try-timeout-ms",
+    "x-envoy-upstream-stream-duration-ms",
+    "x-envoy-upstream-alt-stat-name",
     "x-envoy-hedge-on-per-try-timeout",
     "x-envoy-original-path",
     "x-envoy-original-dst-host",
     "x-envoy-decorator-operation",
 )
-"""Headers by which a client could choose a host or bend a retry: taken off before anything reads them."""
+"""Headers by which a client could choose a host, bend a retry or make up a metric: taken off before all else."""
+
+GENERATION_IS_RETRIED_ON = (500, 503)
+"""A worker that is shutting down answers 500: to generate elsewhere instead does no harm but cost."""
+
+OTHERS_ARE_RETRIED_ON = (503,)
+"""Of other requests nobody knows what a worker that answers 500 has done already."""
 
 
 def connection_manager() -> Config:
@@ -44,6 +54,8 @@ def connection_manager() -> Config:
         "@type": f"{TYPE}.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "router",
         "codec_type": "AUTO",
+        # Gateways in front speak 1.0 unless told otherwise, nginx for one.
+        "http_protocol_options": {"accept_http_10": True, "default_host_for_http_10": "router"},
         "use_remote_address": True,
         "normalize_path": True,
         "merge_slashes": True,
@@ -68,7 +80,6 @@ def connection_manager() -> Config:
                     "domains": ["*"],
                     "request_body_buffer_limit": BUFFER_LIMIT_BYTES,
                     "include_attempt_count_in_response": False,
-                    "retry_policy": _retry_policy(),
                     "routes": _routes(),
                 }
             ],
@@ -89,8 +100,22 @@ def _strip_hostile_headers() -> Config:
 def _access_log() -> Config:
     return {
         "name": "envoy.access_loggers.http_grpc",
+        # An id that is no ASCII cannot be told in an entry, and would break the stream of all of them.
         "filter": {
-            "header_filter": {"header": {"name": ":path", "string_match": {"prefix": "/v1/"}}},
+            "and_filter": {
+                "filters": [
+                    {"header_filter": {"header": {"name": ":path", "string_match": {"prefix": "/v1/"}}}},
+                    {
+                        "header_filter": {
+                            "header": {
+                                "name": names.HEADER_REQUEST_ID,
+                                "string_match": {"safe_regex": {"regex": "[ -~]*"}},
+                                "treat_missing_header_as_empty": True,
+                            }
+                        }
+                    },
+                ]
+            }
         },
         "typed_config": {
             "@type": f"{TYPE}.extensions.access_loggers.grpc.v3.HttpGrpcAccessLogConfig",
@@ -173,30 +198,33 @@ def _routes() -> list[Config]:
                 "path": path,
                 "headers": [{"name": ":method", "string_match": {"exact": "POST"}}],
             },
-            "route": to_workers,
+            "route": to_workers | {"retry_policy": _retry_policy(GENERATION_IS_RETRIED_ON)},
         }
         for path in DECISION_PATHS
     ]
-    passed = {
-        "name": "v1",
-        "match": {"prefix": "/v1/"},
-        "route": to_workers,
+    others = to_workers | {"retry_policy": _retry_policy(OTHERS_ARE_RETRIED_ON)}
+    form = {"name": "content-type", "string_match": {"prefix": FORM_TYPE, "ignore_case": True}}
+    forms = {
+        "name": "v1-forms",
+        "match": {"prefix": "/v1/", "headers": [form]},
+        "route": others,
         "typed_per_filter_config": _per_route_ext_proc({"overrides": {"processing_mode": _processing_mode("NONE")}}),
     }
+    passed = {"name": "v1", "match": {"prefix": "/v1/"}, "route": others}
     unknown = {
         "name": "unknown",
         "match": {"prefix": "/"},
         "direct_response": {"status": 404},
         "typed_per_filter_config": _per_route_ext_proc({"disabled": True}),
     }
-    return [*decided, passed, unknown]
+    return [*decided, forms, passed, unknown]
 
 
-def _retry_policy() -> Config:
+def _retry_policy(statuses: tuple[int, ...]) -> Config:
     """Retry on another worker as long as nothing of an answer has come: Envoy never retries after that."""
     return {
         "retry_on": "connect-failure,refused-stream,reset,retriable-status-codes",
-        "retriable_status_codes": [503],
+        "retriable_status_codes": list(statuses),
         "num_retries": 3,
         "retry_host_predicate": [
             {

@@ -14,7 +14,10 @@ EDS_DIRECTORY = "/run/swingpool"
 EDS_FILE = f"{EDS_DIRECTORY}/eds.json"
 HEALTH_PATH = "/healthz"
 DECISION_PATHS = ("/v1/completions", "/v1/chat/completions")
-"""Where the picker reads the body and runs a prefill leg; other paths under /v1 only get a worker."""
+"""Where the picker runs a prefill leg; other paths under /v1 only get a worker."""
+
+FORM_TYPE = "multipart/"
+"""Content types of bodies that the picker does not read: files, which no engine takes routing parameters from."""
 
 TAG_FIRST_BODY_US = "first_body_us"
 """Access-log tag: microseconds from the request's first byte to the first byte of the worker's body, `-` before it."""
@@ -36,6 +39,8 @@ class EnvoySettings:
     picker_port: int = names.PORT_PICKER_GRPC
     admin_port: int = names.PORT_ENVOY_ADMIN
     eds_file: str = EDS_FILE
+    heap_bytes: int = 1792 * 1024 * 1024
+    """Most memory to use; new requests are refused a little below it. The pod's limit must be higher."""
 
 
 def address(host: str, port: int) -> Config:

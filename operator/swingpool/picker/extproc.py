@@ -1,5 +1,6 @@
 """Envoy's external-processing protocol: its messages in, the flow's answers out."""
 
+import logging
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,9 +19,10 @@ from envoy.service.ext_proc.v3.external_processor_pb2 import (
 )
 from envoy.type.v3.http_status_pb2 import HttpStatus
 
-from swingpool.picker.flow import Flow, Incoming, Reply, Route
+from swingpool.picker.flow import Flow, Incoming, Route
+from swingpool.picker.replies import Reply, internal_error
 from swingpool_control import names
-from swingpool_control.resources.envoy import DECISION_PATHS
+from swingpool_control.resources.envoy import DECISION_PATHS, FORM_TYPE
 
 SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
 CHAT_PATH = "/v1/chat/completions"
@@ -30,23 +32,35 @@ PASSED_ON = frozenset({"authorization", "content-type", "traceparent", "tracesta
 _CONTINUE = ProcessingResponse(request_headers=HeadersResponse())
 _OVERWRITE = HeaderValueOption.HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD
 
+log = logging.getLogger(__name__)
+
 
 def handler(flow: Flow) -> "grpc.GenericRpcHandler[Any, Any]":
     """Return the gRPC service."""
 
-    async def process(_: object, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
-        await _process(flow, context)
+    async def serve(_: object, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
+        await process(flow, context)
 
     method = grpc.stream_stream_rpc_method_handler(
-        process,
+        serve,
         request_deserializer=ProcessingRequest.FromString,
         response_serializer=ProcessingResponse.SerializeToString,
     )
     return grpc.method_handlers_generic_handler(SERVICE, {"Process": method})
 
 
+async def process(flow: Flow, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
+    """Serve one HTTP request, and answer it even after a fault of the picker's own."""
+    try:
+        await _process(flow, context)
+    except Exception:
+        # Were it raised, Envoy would send the request on as it came, with whatever a client put into it.
+        log.exception("a request could not be processed")
+        await context.write(_immediate(internal_error()))
+
+
 async def _process(flow: Flow, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
-    """Serve one HTTP request: its headers, then its whole body if a decision needs it."""
+    """Serve one HTTP request: its headers, then its whole body if it has one that is no form."""
     message = await context.read()  # the end of the stream is false
     if not message or not message.HasField("request_headers"):
         return
@@ -54,7 +68,8 @@ async def _process(flow: Flow, context: "grpc.aio.ServicerContext[Any, Any]") ->
     path = headers.get(":path", "")
     route_path = path.partition("?")[0]
     decides = route_path in DECISION_PATHS and headers.get(":method") == "POST"
-    if not decides or message.request_headers.end_of_stream:
+    content_type = headers.get("content-type", "").lower()
+    if message.request_headers.end_of_stream or (content_type.startswith(FORM_TYPE) and not decides):
         outcome = await flow.passed()
         await context.write(_response(outcome, part="request_headers"))
         return
@@ -68,7 +83,10 @@ async def _process(flow: Flow, context: "grpc.aio.ServicerContext[Any, Any]") ->
         headers={name: value for name, value in headers.items() if name in PASSED_ON},
         body=message.request_body.body,
     )
-    outcome = await flow.decided(incoming, chat=route_path == CHAT_PATH)
+    if decides:
+        outcome = await flow.decided(incoming, chat=route_path == CHAT_PATH)
+    else:
+        outcome = await flow.carried(incoming.body, is_json="json" in content_type or not content_type)
     await context.write(_response(outcome, part="request_body"))
 
 

@@ -13,8 +13,10 @@ from typing import Any, TypeVar
 
 import orjson
 
+from swingpool.picker import body as bodies
 from swingpool.picker.fleet import Fleet
 from swingpool.picker.leg import Computed, Failed, PrefillClient, Refused
+from swingpool.picker.replies import Reply, unavailable
 from swingpool.picker.requests import Generations
 from swingpool.picker.traffic import Arrival, Traffic
 from swingpool_control.placement import openai
@@ -27,7 +29,11 @@ MOST_LEGS = 3
 MOST_HOSTS = 4
 """Workers that Envoy is handed: the choice and one for each of its retries."""
 
-RETRY_AFTER_S = 5
+MOST_QUEUED_BYTES = 128 * 1024 * 1024
+"""What requests that wait may take of the picker's memory, about."""
+
+_LEAST_QUEUED_BYTES = 16 * 1024
+"""What a request takes beside its body."""
 
 log = logging.getLogger(__name__)
 
@@ -54,16 +60,6 @@ class Route:
     """Where to, in the order of trying."""
     body: bytes | None = None
     """The new body; None leaves the client's."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """Answer the client at once."""
-
-    status: int
-    body: bytes
-    content_type: str = "application/json"
-    headers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,21 +90,33 @@ class Flow:
         self._traffic = traffic
         self._queue_timeout_s = queue_timeout_s
         self._ties = itertools.count()
+        self._queued_bytes = 0
 
-    async def passed(self) -> Route | Reply:
-        """Choose a worker for a request whose body is not read."""
+    async def passed(self, *, body: bytes | None = None, size: int = 0) -> Route | Reply:
+        """Choose a worker for a request that is neither split nor counted.
+
+        Args:
+            body: the new body; None leaves the client's, if there is one.
+            size: the body's bytes, as far as they are held here.
+        """
         tie = next(self._ties)
-        hosts = await self._queue(lambda: any_order(self._fleet.candidates(), tie=tie) or None)
-        return Route(hosts=hosts[:MOST_HOSTS]) if hosts else self._no_worker()
+        hosts = await self._queue(lambda: any_order(self._fleet.candidates(), tie=tie) or None, size)
+        return Route(hosts=hosts[:MOST_HOSTS], body=body) if hosts else self._no_worker()
+
+    async def carried(self, raw: bytes, *, is_json: bool) -> Route | Reply:
+        """Choose a worker for a request of another kind, without what clients may not set."""
+        body = bodies.read(raw) if is_json else None
+        if isinstance(body, Reply):
+            return body
+        if isinstance(body, dict) and openai.KV_TRANSFER in body:
+            return await self.passed(body=orjson.dumps(openai.decode_leg(body, None)), size=len(raw))
+        return await self.passed(size=len(raw))
 
     async def decided(self, incoming: Incoming, *, chat: bool) -> Route | Reply:
         """Choose workers for a completion, and run its prefill leg."""
-        try:
-            body = orjson.loads(incoming.body)
-        except orjson.JSONDecodeError:
-            body = None
-        if not isinstance(body, dict):
-            return await self.passed()  # any worker says best what is wrong with it
+        body = bodies.read_object(incoming.body)
+        if isinstance(body, Reply):
+            return body
         shape = openai.shape_of(body, chat=chat)
         tokens = shape.prompt_tokens + (self._traffic.token_rate.tokens(shape.text_bytes) if shape.text_bytes else 0)
         arrival = self._traffic.arrived(incoming.path.partition("?")[0], tokens)
@@ -119,7 +127,7 @@ class Flow:
 
     async def _serve(self, request: _Request) -> Route | Reply:
         while True:
-            placement = await self._queue(lambda: self._placed(request))
+            placement = await self._queue(lambda: self._placed(request), len(request.incoming.body))
             match placement:
                 case None:
                     return self._no_worker()
@@ -200,13 +208,15 @@ class Flow:
         hosts = hosts_to_try(workers, self._fleet.candidates(), tie=request.tie, most=MOST_HOSTS, origin=origin)
         return Route(hosts=hosts, body=body)
 
-    async def _queue(self, decide: Callable[[], Decided | None]) -> Decided | None:
-        """Return a decision as soon as one can be made, None if none could within the queue's time."""
+    async def _queue(self, decide: Callable[[], Decided | None], size: int) -> Decided | None:
+        """Return a decision as soon as one can be made, None if none could within the queue's time and room."""
         decision = decide()
-        if decision is not None:
+        size += _LEAST_QUEUED_BYTES
+        if decision is not None or self._queued_bytes + size > MOST_QUEUED_BYTES:
             return decision
         traffic = self._traffic
         started_s = time.monotonic()
+        self._queued_bytes += size
         traffic.queued += 1
         traffic.metrics.queued.set(traffic.queued)
         try:
@@ -217,6 +227,7 @@ class Flow:
                 decision = decide()
             return decision
         finally:
+            self._queued_bytes -= size
             traffic.queued -= 1
             traffic.metrics.queued.set(traffic.queued)
             traffic.metrics.queue.observe(time.monotonic() - started_s)
@@ -224,9 +235,7 @@ class Flow:
     def _no_worker(self) -> Reply:
         self._traffic.metrics.decisions.labels("refused").inc()
         self._traffic.metrics.errors.labels("no_worker").inc()
-        message = f"no worker could take the request within {self._queue_timeout_s:g} s; try again later"
-        return Reply(
-            status=503,
-            body=orjson.dumps(openai.error_body(message, kind="server_error", code=503)),
-            headers=(("retry-after", str(RETRY_AFTER_S)),),
+        return unavailable(
+            f"no worker could take the request: none came into rotation within {self._queue_timeout_s:g} s, "
+            "or too many requests wait already; try again later"
         )
