@@ -30,7 +30,8 @@ class Fleet:
         now_unix_s = time.time()
         before = self._by_address
         after: dict[str, Worker] = {}
-        for member in members:
+        # An address can be named twice, by a pod that ends and by its heir: the heir comes last, and counts.
+        for member in sorted(members, key=lambda one: (not one.deleting, one.ready)):
             worker = before.get(member.address)
             if worker is None or worker.member.uid != member.uid:
                 worker = Worker(member=member, role_since_unix_s=now_unix_s)

@@ -15,7 +15,7 @@ def application(
     *,
     fleet: Fleet,
     metrics: RouterMetrics,
-    observe: Callable[[], RouterObservation],
+    observe: Callable[[], RouterObservation | None],
     not_ready: Callable[[], str],
 ) -> web.Application:
     """Return the application.
@@ -23,7 +23,7 @@ def application(
     Args:
         fleet: the workers, for the gauge of them.
         metrics: what /metrics serves.
-        observe: makes what /state serves.
+        observe: makes what /state serves; None while there is nothing to tell yet.
         not_ready: says why /readyz fails, empty if it does not.
     """
 
@@ -35,7 +35,10 @@ def application(
         return web.Response(body=body, headers={"content-type": CONTENT_TYPE_LATEST})
 
     async def serve_state(_: web.Request) -> web.Response:
-        return web.Response(body=encode(observe()), content_type="application/json")
+        observation = observe()
+        if observation is None:
+            return web.Response(text="the workers are not known yet\n", status=503)
+        return web.Response(body=encode(observation), content_type="application/json")
 
     async def serve_health(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")

@@ -1,10 +1,11 @@
 """Asks every worker whether it lives and what it does: /health twice a second, /metrics once.
 
 A refused connection or a bad answer takes a worker out of rotation at once; silence does after two tries in a row,
-which is within 3 s of the moment it hangs. One good answer puts it back.
+which is within 3 s of the moment it hangs: neither question waits for the other's answer. One good answer puts it back.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,55 +21,64 @@ INTERVAL_S = 0.5
 TIMEOUT_S = 1.0
 RETRY_S = 0.1
 SILENCES = 2
-SCRAPE_EVERY = 2
-"""Every so many-th probe reads the metrics too."""
-
+SCRAPE_INTERVAL_S = 1.0
 STALE_AFTER_S = 5.0
 """Figures older than this are unknown."""
 
 Scraped = Callable[[Worker, WorkerFigures], None]
 """Told after each scrape: the worker, and its figures of before."""
 
+log = logging.getLogger(__name__)
+
 
 class Prober:
-    """Runs one task per worker; workers come and go with the fleet's membership."""
+    """Runs two tasks per worker; workers come and go with the fleet's membership."""
 
     def __init__(self, fleet: Fleet, session: aiohttp.ClientSession, *, on_scrape: Scraped) -> None:
         self._fleet = fleet
         self._session = session
         self._on_scrape = on_scrape
-        self._tasks: dict[Worker, asyncio.Task[None]] = {}
+        self._tasks: dict[Worker, tuple[asyncio.Task[None], ...]] = {}
         fleet.on_membership(self.follow)
 
     def follow(self) -> None:
-        """Start tasks for new workers; a task ends by itself once its worker is gone."""
+        """Start tasks for new workers; they end by themselves once their worker is gone."""
+        self._tasks = {worker: tasks for worker, tasks in self._tasks.items() if not all(one.done() for one in tasks)}
         for worker in self._fleet.workers():
             if worker not in self._tasks:
-                self._tasks[worker] = asyncio.create_task(
-                    self._probe_for_ever(worker), name=f"probe {worker.member.pod}"
+                self._tasks[worker] = (
+                    asyncio.create_task(self._probe_for_ever(worker), name=f"probe {worker.member.pod}"),
+                    asyncio.create_task(self._scrape_for_ever(worker), name=f"scrape {worker.member.pod}"),
                 )
 
     async def close(self) -> None:
         """End all tasks."""
-        tasks = list(self._tasks.values())
+        tasks = [task for both in self._tasks.values() for task in both]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _exists(self, worker: Worker) -> bool:
+        return self._fleet.get(worker.member.address) is worker
+
     async def _probe_for_ever(self, worker: Worker) -> None:
         silences = 0
-        turn = 0
-        while self._fleet.get(worker.member.address) is worker:
+        while self._exists(worker):
             fault, silent = await self._health(worker)
             silences = silences + 1 if silent else 0
             if not silent or silences >= SILENCES:
                 self._fleet.probed(worker, fault=fault)
-            if not fault and turn % SCRAPE_EVERY == 0:
-                await self._scrape(worker)
-            _forget_stale(worker)
-            turn += 1
             await asyncio.sleep(RETRY_S if 0 < silences < SILENCES else INTERVAL_S)
-        self._tasks.pop(worker, None)
+
+    async def _scrape_for_ever(self, worker: Worker) -> None:
+        while self._exists(worker):
+            try:
+                await self._scrape(worker)
+            except Exception:
+                # Whatever a worker may answer, its figures must not stand still for ever.
+                log.exception("the metrics of a worker cannot be read", extra={"worker": worker.member.pod})
+            _forget_stale(worker)
+            await asyncio.sleep(SCRAPE_INTERVAL_S)
 
     async def _health(self, worker: Worker) -> tuple[str, bool]:
         """Return what is wrong, empty if nothing, and whether it was silence, which may pass."""
@@ -93,8 +103,8 @@ class Prober:
             async with asyncio.timeout(TIMEOUT_S), self._session.get(url) as response:
                 if response.status != 200:
                     return
-                text = await response.text()
-        except (TimeoutError, aiohttp.ClientError, UnicodeDecodeError):
+                text = (await response.read()).decode(errors="replace")
+        except (TimeoutError, aiohttp.ClientError):
             return
         before, now_unix_s = worker.figures, time.time()
         worker.scraped(parse(text, now_unix_s=now_unix_s), now_unix_s=now_unix_s)

@@ -1,7 +1,7 @@
 """Requests from arrival to end: where each was sent, and what the access log told of it.
 
-The access log is the only witness of a request's later life, since its tokens never pass here. An entry that never
-comes (Envoy was killed) would count for ever; `reconcile` forgets requests of a worker that says it runs none.
+The access log is the only witness of a request's later life, since its tokens never pass here: Envoy tells of each
+request twice a second, and of its end. A request of which nothing is heard any more (Envoy was killed) is forgotten.
 """
 
 import time
@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from swingpool.picker.fleet import Fleet
 from swingpool.picker.worker import Worker
 
-FORGET_AFTER_S = 3.0
-"""A request this old on a worker that reports nothing running has ended."""
+FORGET_AFTER_S = 15.0
+"""A request that Envoy has not told of for so long has ended."""
+
+_LOOK_EVERY_S = 1.0
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -27,6 +29,8 @@ class Generation:
     stream: bool
     arrived_unix_s: float
     sent_unix_s: float
+    told_s: float
+    """When Envoy last told of it, or it was sent; monotonic."""
     first_token_seen: bool = False
 
 
@@ -36,6 +40,7 @@ class Generations:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._by_id: dict[str, list[Generation]] = {}
+        self._looked_s = 0.0
 
     def sent(
         self, request_id: str, worker: Worker, *, context_tokens: int, stream: bool, arrived_unix_s: float
@@ -49,6 +54,7 @@ class Generations:
             stream=stream,
             arrived_unix_s=arrived_unix_s,
             sent_unix_s=time.time(),
+            told_s=time.monotonic(),
         )
         worker.decode_sent(context_tokens)
         self._by_id.setdefault(request_id, []).append(generation)
@@ -58,11 +64,11 @@ class Generations:
         alike = self._by_id.get(request_id)
         if not alike:
             return None
-        for generation in alike:
-            if generation.worker.member.address == address:
-                return generation
-        self._move(alike[0], address)
-        return alike[0]
+        generation = next((one for one in alike if one.worker.member.address == address), alike[0])
+        generation.told_s = time.monotonic()
+        if generation.worker.member.address != address:
+            self._move(generation, address)
+        return generation
 
     def ended(self, generation: Generation, *, served: bool) -> None:
         """Account for a request's end."""
@@ -73,9 +79,11 @@ class Generations:
                 del self._by_id[generation.request_id]
             generation.worker.decode_ended(generation.context_tokens, served=served)
 
-    def reconcile(self, worker: Worker, *, now_unix_s: float) -> None:
-        """Forget the requests of a worker that runs and queues nothing."""
-        self._forget(lambda one: one.worker is worker and now_unix_s - one.sent_unix_s > FORGET_AFTER_S)
+    def forget_lost(self, *, now_s: float) -> None:
+        """Forget the requests of which nothing is heard any more; call as often as you like."""
+        if now_s - self._looked_s >= _LOOK_EVERY_S:
+            self._looked_s = now_s
+            self._forget(lambda one: now_s - one.told_s > FORGET_AFTER_S)
 
     def forget_gone(self) -> None:
         """Forget the requests of workers that are gone."""

@@ -31,6 +31,7 @@ from swingpool.picker.traffic import Traffic
 from swingpool.picker.wire import KEEP_ALIVE_S, HttpPool
 from swingpool.picker.worker import Worker
 from swingpool_control import names
+from swingpool_control.observation import RouterObservation
 from swingpool_control.resources.envoy import BUFFER_LIMIT_BYTES
 
 FIRST_PROBES_S = 3.0
@@ -95,6 +96,8 @@ class Picker:
         self._fleet.on_membership(self._generations.forget_gone)
         self._prober = Prober(self._fleet, session, on_scrape=self._scraped)
         self._serving = False
+        self._knows = False
+        """Whether it has known its workers: before that it has nothing to say about them."""
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then until the drain is over."""
@@ -126,6 +129,7 @@ class Picker:
         ends_s = loop.time() + FIRST_PROBES_S
         while any(worker.unprobed for worker in self._fleet.workers()) and loop.time() < ends_s:
             await self._fleet.changed(timeout_s=ends_s - loop.time())
+        self._knows = True
 
     async def _serve_grpc(self, stop: asyncio.Event) -> None:
         pool = HttpPool()
@@ -161,13 +165,16 @@ class Picker:
         app = http.application(
             fleet=self._fleet,
             metrics=self._metrics,
-            observe=lambda: observe(self._fleet, self._traffic, picker=self._name),
+            observe=self._observe,
             not_ready=self._not_ready,
         )
         runner = web.AppRunner(app, access_log=None, handle_signals=False)
         await runner.setup()
         await web.TCPSite(runner, self._options.http_host, self._options.http_port).start()
         return runner
+
+    def _observe(self) -> RouterObservation | None:
+        return observe(self._fleet, self._traffic, picker=self._name) if self._knows else None
 
     def _not_ready(self) -> str:
         if not self._fleet.synced.is_set():
@@ -178,5 +185,4 @@ class Picker:
 
     def _scraped(self, worker: Worker, before: WorkerFigures) -> None:
         self._traffic.scraped(worker.figures, before)
-        if worker.idle_since(before):
-            self._generations.reconcile(worker, now_unix_s=time.time())
+        self._generations.forget_lost(now_s=time.monotonic())

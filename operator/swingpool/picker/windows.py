@@ -42,14 +42,18 @@ class Histograms:
 
     def add(self, growth: Histogram, *, now_s: float) -> None:
         """Keep what one worker's histogram grew by since its last scrape."""
+        self._drop_old(now_s)  # here too: perhaps nobody ever asks
         if growth.count > 0:
             self._parts.append((now_s, growth))
 
     def recent(self, *, now_s: float) -> Histogram:
         """Return the window's growth, all workers together."""
+        self._drop_old(now_s)
+        return combined(part for _, part in self._parts)
+
+    def _drop_old(self, now_s: float) -> None:
         while self._parts and self._parts[0][0] < now_s - self._window_s:
             self._parts.popleft()
-        return combined(part for _, part in self._parts)
 
 
 def combined(parts: Iterable[Histogram]) -> Histogram:

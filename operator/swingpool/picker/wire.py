@@ -5,6 +5,7 @@ The leg is on every request's way, and a general client costs more than all the 
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import cast
@@ -38,7 +39,7 @@ class HttpPool:
     """Connections to workers by address."""
 
     def __init__(self) -> None:
-        self._idle: dict[str, list[_Connection]] = {}
+        self._idle: dict[str, deque[_Connection]] = {}
 
     async def post(self, address: str, path: str, body: bytes, headers: Mapping[str, str]) -> Response:
         """Send a body and return the answer; cancelling it closes the connection.
@@ -65,11 +66,18 @@ class HttpPool:
             connection.close()
             raise
         if connection.reusable:
-            connection.idle_since_s = asyncio.get_running_loop().time()
-            self._idle.setdefault(address, []).append(connection)
+            self._keep(address, connection)
         else:
             connection.close()
         return response
+
+    def _keep(self, address: str, connection: "_Connection") -> None:
+        now_s = asyncio.get_running_loop().time()
+        idle = self._idle.setdefault(address, deque())
+        while idle and idle[0].idle_since_s <= now_s - KEEP_ALIVE_S:  # left over from busier times
+            idle.popleft().close()
+        connection.idle_since_s = now_s
+        idle.append(connection)
 
     def _kept(self, address: str) -> "_Connection | None":
         idle = self._idle.get(address)
@@ -225,6 +233,8 @@ def _dechunked(received: bytearray) -> bytes | None:
         if end < 0:
             return None
         size = int(received[at:end].split(b";", 1)[0], 16)
+        if size < 0:
+            raise ValueError("a chunk of less than nothing")
         start = end + 2
         if len(received) < start + size + 2:
             return None

@@ -59,10 +59,6 @@ class Worker:
         """Whether no probe has said anything about it yet."""
         return self.fault == _NOT_PROBED
 
-    def idle_since(self, before: WorkerFigures) -> bool:
-        """Return whether it ran and queued nothing at the last scrape, nor at the one before."""
-        return all(one.running == 0 and one.waiting == 0 for one in (before, self.figures))
-
     def candidate(self) -> Candidate:
         """Return what placement sees of it, made anew only after a change."""
         if self._candidate is None:

@@ -1,6 +1,7 @@
 """What is in flight where, by placement, legs and the access log: nothing is counted twice, and nothing for ever."""
 
 import asyncio
+import math
 import os
 import random
 import time
@@ -11,12 +12,13 @@ from envoy.data.accesslog.v3.accesslog_pb2 import AccessLogType, HTTPAccessLogEn
 
 from swingpool.picker import eds
 from swingpool.picker.accesslog import AccessLog
-from swingpool.picker.exposition import WorkerFigures
+from swingpool.picker.exposition import Histogram, WorkerFigures
 from swingpool.picker.fleet import Fleet
 from swingpool.picker.members import Member
 from swingpool.picker.metrics import RouterMetrics
-from swingpool.picker.requests import Generations
+from swingpool.picker.requests import FORGET_AFTER_S, Generations
 from swingpool.picker.traffic import Traffic
+from swingpool.picker.windows import Histograms
 from swingpool.picker.worker import Worker
 from swingpool_control.figures import Unknown
 from swingpool_control.resources.envoy import TAG_FIRST_BODY_US
@@ -127,14 +129,45 @@ def figures(running: float, transferred: float, at: float) -> WorkerFigures:
 
 
 async def test_requests_whose_end_was_never_told_are_forgotten() -> None:
-    picker = Picker(member("a"))
+    picker = Picker(member("a"), member("b"))
+    now_s = time.monotonic()
     picker.send("lost", "a")
-    picker.generations.reconcile(picker.worker("a"), now_unix_s=time.time())
-    assert picker.in_flight() == {"a": (1, 10)}, "it may be on its way"
-    picker.generations.reconcile(picker.worker("a"), now_unix_s=time.time() + 10)
-    assert picker.in_flight() == {"a": (0, 0)}
+    picker.send("long", "b")
+    picker.generations.forget_lost(now_s=now_s + FORGET_AFTER_S - 2)
+    assert picker.in_flight() == {"a": (1, 10), "b": (1, 10)}, "it may be on its way"
+    long = picker.generations.find("long", "b:8000")
+    assert long is not None
+    long.told_s = now_s + FORGET_AFTER_S
+    picker.generations.forget_lost(now_s=now_s + FORGET_AFTER_S + 2)
+    assert picker.in_flight() == {"a": (0, 0), "b": (1, 10)}
     picker.logged("lost", "a")
-    assert picker.in_flight() == {"a": (0, 0)}
+    assert picker.in_flight() == {"a": (0, 0), "b": (1, 10)}
+
+
+async def test_an_entry_is_news_of_its_request() -> None:
+    picker = Picker(member("a"))
+    picker.send("1", "a")
+    generation = picker.generations.find("1", "a:8000")
+    assert generation is not None
+    generation.told_s = 0.0
+    picker.logged("1", "a", end=False)
+    assert generation.told_s > 0.0
+
+
+async def test_an_address_belongs_to_the_pod_that_lives() -> None:
+    fleet = Fleet()
+    ends = Member(pod="old", uid="old", address="a:8000", role="decode", deleting=True)
+    heir = Member(pod="new", uid="new", address="a:8000", role="prefill")
+    for members in ([ends, heir], [heir, ends]):
+        fleet.publish(members)
+        assert [worker.member.pod for worker in fleet.workers()] == ["new"]
+
+
+async def test_growth_that_nobody_asks_for_is_not_kept() -> None:
+    window = Histograms(window_s=10.0)
+    for second in range(1000):
+        window.add(Histogram(bounds=(math.inf,), counts=(1.0,), sum=0.1), now_s=float(second))
+    assert len(window._parts) <= 11
 
 
 async def test_only_what_was_sent_in_the_new_role_shows_it() -> None:

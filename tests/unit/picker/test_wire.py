@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 import pytest_asyncio
 
-from swingpool.picker.wire import BrokenError, ConnectError, HttpPool, Response
+from swingpool.picker.wire import KEEP_ALIVE_S, BrokenError, ConnectError, HttpPool, Response
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Serve = Callable[[Script], Awaitable[str]]
@@ -155,3 +155,14 @@ async def test_cancelling_closes_the_connection(serve: Serve) -> None:
     asking.cancel()
     await asyncio.wait_for(closed.wait(), 10)
     assert asking.cancelled()
+
+
+async def test_connections_of_busier_times_are_closed(serve: Serve) -> None:
+    address, pool = await serve(answering(OK + b"content-length: 0\r\n\r\n")), HttpPool()
+    await asyncio.gather(*(post(address, pool) for _ in range(8)))
+    assert len(pool._idle[address]) == 8
+    for connection in list(pool._idle[address])[:7]:
+        connection.idle_since_s -= KEEP_ALIVE_S
+    await post(address, pool)
+    assert len(pool._idle[address]) == 1
+    pool.keep_only(())
