@@ -1,7 +1,8 @@
 """One picture from several pickers, none of which sees all traffic.
 
-Counts and rates add up. Of latencies each picker knows only its own percentiles, and these do not add up: the worst is
-taken. A worker has changed its role only when every picker has seen it.
+Counts and rates add up. Of times to first token each picker knows only its own percentiles, and these do not add up:
+the worst is taken. What the workers themselves tell, every picker sees whole: one is taken at its word. A worker serves
+a role, or has left one, only when every picker has seen it: the one that has not may still send it requests.
 """
 
 from collections.abc import Sequence
@@ -19,38 +20,44 @@ def merge(observations: Sequence[RouterObservation]) -> RouterObservation:
     if len(observations) == 1:
         return observations[0]
     ordered = sorted(observations, key=lambda one: one.picker)
-    by_pod: dict[str, list[WorkerObservation]] = {}
+    fullest = max(ordered, key=lambda one: one.itl_s.count)
+    by_pod: dict[str, dict[str, WorkerObservation]] = {}
     for one in ordered:
         for worker in one.workers:
-            by_pod.setdefault(worker.pod, []).append(worker)
+            by_pod.setdefault(worker.pod, {})[one.picker] = worker
+    pickers = [one.picker for one in ordered]
     return RouterObservation(
-        picker=",".join(one.picker for one in ordered),
+        picker=",".join(pickers),
         at_unix_s=min(one.at_unix_s for one in ordered),
         window_s=max(one.window_s for one in ordered),
         requests_per_s=_sum([one.requests_per_s for one in ordered]),
         prompt_tokens_per_s=_sum([one.prompt_tokens_per_s for one in ordered]),
         mean_isl_tokens=_mean([(one.mean_isl_tokens, one.requests_per_s) for one in ordered]),
-        mean_osl_tokens=_mean([(one.mean_osl_tokens, one.requests_per_s) for one in ordered]),
+        mean_osl_tokens=_known([fullest.mean_osl_tokens, *(one.mean_osl_tokens for one in ordered)]),
         ttft_s=_worst([one.ttft_s for one in ordered]),
-        itl_s=_worst([one.itl_s for one in ordered]),
+        itl_s=fullest.itl_s,
         queued_requests=sum(one.queued_requests for one in ordered),
-        workers=tuple(_merge_worker(by_pod[pod]) for pod in sorted(by_pod)),
+        workers=tuple(_merge_worker(by_pod[pod], pickers) for pod in sorted(by_pod)),
     )
 
 
-def _merge_worker(seen: list[WorkerObservation]) -> WorkerObservation:
+def _merge_worker(by_picker: dict[str, WorkerObservation], pickers: list[str]) -> WorkerObservation:
+    seen = list(by_picker.values())
     # Who saw the role for longest has not seen the last change, if there was one.
     slowest = min(seen, key=lambda one: one.role_since_unix_s)
-    agreed = len({one.role for one in seen}) == 1
+    why_not = [one.why_not for one in seen]
+    if len({one.role for one in seen}) > 1:
+        why_not += [f"picker {picker} sees it as {one.role or 'without a role'}" for picker, one in by_picker.items()]
+    why_not += [f"picker {picker} does not know it" for picker in pickers if picker not in by_picker]
     freshest = max(seen, key=lambda one: _or(one.scraped_unix_s, -1.0))
     served = [one.first_served_in_role_unix_s for one in seen if one.role == slowest.role]
     return WorkerObservation(
         pod=slowest.pod,
         address=slowest.address,
         role=slowest.role,
-        role_since_unix_s=max(one.role_since_unix_s for one in seen) if agreed else slowest.role_since_unix_s,
-        in_rotation=all(one.in_rotation for one in seen),
-        why_not="; ".join(dict.fromkeys(one.why_not for one in seen if one.why_not)),
+        role_since_unix_s=slowest.role_since_unix_s,
+        in_rotation=not any(why_not),
+        why_not="; ".join(dict.fromkeys(filter(None, why_not))),
         pending_prefill_tokens=sum(one.pending_prefill_tokens for one in seen),
         prefills_in_flight=sum(one.prefills_in_flight for one in seen),
         decodes_in_flight=sum(one.decodes_in_flight for one in seen),
@@ -72,6 +79,11 @@ def _sum(figures: Sequence[Figure]) -> Figure:
             return one
         total += one
     return total
+
+
+def _known(figures: Sequence[Figure]) -> Figure:
+    """Return the first figure that is known."""
+    return next((one for one in figures if not isinstance(one, Unknown)), figures[0])
 
 
 def _mean(weighted: Sequence[tuple[Figure, Figure]]) -> Figure:

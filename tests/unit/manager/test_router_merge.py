@@ -90,7 +90,33 @@ def test_a_role_has_changed_when_every_picker_has_seen_it() -> None:
     after = worker(role="prefill", role_since_unix_s=190.0, first_served_in_role_unix_s=195.0)
     assert merge([picker("a", before), picker("b", after)]).workers[0].role == "decode"
     both = merge([picker("a", after), picker("b", replace(after, role_since_unix_s=191.0))]).workers[0]
-    assert (both.role, both.role_since_unix_s, both.first_served_in_role_unix_s) == ("prefill", 191.0, 195.0)
+    assert (both.role, both.role_since_unix_s, both.first_served_in_role_unix_s) == ("prefill", 190.0, 195.0)
+
+
+def test_a_change_and_back_counts_when_every_picker_has_seen_it() -> None:
+    missed_both = worker(role_since_unix_s=100.0, first_served_in_role_unix_s=110.0)
+    saw_both = worker(role_since_unix_s=190.0, first_served_in_role_unix_s=Unknown("none yet"))
+    assert merge([picker("a", missed_both), picker("b", saw_both)]).workers[0].role_since_unix_s == 100.0
+
+
+def test_a_worker_is_in_rotation_of_a_role_that_every_picker_sees() -> None:
+    merged = merge([picker("a", worker()), picker("b", worker(role="prefill", role_since_unix_s=190.0))]).workers[0]
+    assert not merged.in_rotation
+    assert merged.why_not == "picker a sees it as decode; picker b sees it as prefill"
+
+
+def test_a_worker_that_a_picker_does_not_know_is_not_in_its_rotation() -> None:
+    merged = merge([picker("a", worker()), picker("b")]).workers[0]
+    assert (merged.in_rotation, merged.why_not) == (False, "picker b does not know it")
+
+
+def test_what_workers_tell_is_seen_by_every_picker_and_counts_once() -> None:
+    unknown = Unknown("just started")
+    short = Percentiles(p50=0.2, p90=0.2, p95=0.2, p99=0.2, count=4)
+    merged = merge([picker("a", itl_s=short, mean_osl_tokens=unknown), picker("b", requests_per_s=0.0)])
+    assert (merged.itl_s.count, merged.itl_s.p95, merged.mean_osl_tokens) == (10, 0.3, 10.0)
+    both = merge([picker("a", mean_osl_tokens=unknown), picker("b", mean_osl_tokens=unknown)])
+    assert isinstance(both.mean_osl_tokens, Unknown)
 
 
 def test_first_service_by_any_picker_counts_and_by_none_is_unknown() -> None:
