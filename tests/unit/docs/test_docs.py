@@ -1,6 +1,7 @@
 """What the documentation and the samples say must be so: resources are valid, links lead somewhere."""
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,3 +57,20 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         if not target.startswith(("http://", "https://")):
             assert (page.parent / target).exists(), f"{_id(page)} links to {target}"
+
+
+@pytest.mark.parametrize(
+    ("index", "pages"), [("docs/index.md", "docs/[a-z]*/[a-z]*.md"), ("docs/adr/README.md", "docs/adr/0*.md")]
+)
+def test_an_index_leads_to_every_page(index: str, pages: str) -> None:
+    page = ROOT / index
+    targets = {(page.parent / target).resolve() for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text())}
+    assert {path for path in ROOT.glob(pages) if path.name != "README.md"} - targets == set()
+
+
+def test_every_dependency_has_its_reason_in_a_record() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    asked = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
+    records = "".join(page.read_text() for page in ROOT.glob("docs/adr/0*.md"))
+    names = [re.split(r"[<>=]", line)[0] for line in asked]
+    assert [name for name in names if not re.search(rf"\b{re.escape(name)}\b", records)] == []
