@@ -10,7 +10,11 @@ from swingpool_control.conditions.conditions import Finding, Reason, Type, find,
 from swingpool_control.sizing import planning
 from swingpool_control.swing.guards import ROLES, is_ready
 from swingpool_control.swing.records import newest
+from swingpool_control.timestamps import unix_seconds
 from swingpool_control.view import ClusterView
+
+FOREIGN_S = 600.0
+"""How long another scaler is told of: what it sets is taken over at once, and it may come back in a while."""
 
 
 def build(
@@ -53,7 +57,7 @@ def build(
         traffic.objectives_met(view, find(before, Type.OBJECTIVES_MET)),
         health.capacity_available(found),
         _scaling_limited(kept),
-        *_foreign_scaler(view, find(before, Type.FOREIGN_SCALER)),
+        *_foreign_scaler(view, find(before, Type.FOREIGN_SCALER), now_unix_s=now_unix_s),
     ]
     pools = [_pool(view, pool, kept) for pool in view.spec.pools]
     return InferenceClusterStatus(
@@ -135,7 +139,7 @@ def _scaling_limited(plan: Plan | None) -> Finding:
     return Finding(type=Type.SCALING_LIMITED, status="True", reason=code, message=message)
 
 
-def _foreign_scaler(view: ClusterView, before: Condition | None) -> list[Finding]:
+def _foreign_scaler(view: ClusterView, before: Condition | None, *, now_unix_s: float) -> list[Finding]:
     """Whether something else sets replicas that Swingpool sets; told only once it has happened.
 
     Where plans are only recommended, others are meant to carry them out.
@@ -156,6 +160,9 @@ def _foreign_scaler(view: ClusterView, before: Condition | None) -> list[Finding
         return [Finding(type=Type.FOREIGN_SCALER, status="True", reason=Reason.SCALED_BY_ANOTHER, message=message)]
     if before is None:
         return []
+    if before.status == "True" and now_unix_s - unix_seconds(before.last_transition_time) < FOREIGN_S and ours:
+        kept = Finding(type=Type.FOREIGN_SCALER, status="True", reason=before.reason, message=before.message)
+        return [kept]
     message = "nothing else scales the pools any more"
     return [Finding(type=Type.FOREIGN_SCALER, status="False", reason=Reason.NONE_SEEN, message=message)]
 

@@ -228,11 +228,13 @@ def _surge(spec: Raw, replicas: int) -> int:
 
 
 def _foreign_scaler(deployment: Raw) -> str:
-    for entry in deployment["metadata"].get("managedFields") or []:
-        fields = (entry.get("fieldsV1") or {}).get("f:spec") or {}
-        if "f:replicas" in fields and entry.get("manager") not in OWN_MANAGERS:
-            return str(entry.get("manager") or "unknown")
-    return ""
+    """Who set the number last, if it was not us: whoever changes it takes it from us, and may share it after us."""
+    owners = [
+        str(entry.get("manager") or "unknown")
+        for entry in deployment["metadata"].get("managedFields") or []
+        if "f:replicas" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
+    ]
+    return "" if not owners or OWN_MANAGERS & set(owners) else owners[0]
 
 
 def _integer(value: object) -> int:

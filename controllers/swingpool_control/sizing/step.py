@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from swingpool_control.actions import Action
+from swingpool_control.actions import Action, SetReplicas
 from swingpool_control.api.quantities import seconds
 from swingpool_control.api.v1alpha1 import ReplicaMode, ScalingMode
 from swingpool_control.figures import Unknown
@@ -128,9 +128,25 @@ def _act(
             now_unix_s=now_unix_s,
         )
         actions += change.actions
+        actions += _taken_over(view, known, change.actions)
         serving_now = change.serving
         draining = draining or change.draining or bool(change.actions)
     return tuple(actions), draining
+
+
+def _taken_over(view: ClusterView, pool: PoolFacts, actions: tuple[Action, ...]) -> list[Action]:
+    """The write that makes a number ours which something else set: what that does next is seen then."""
+    state = next(state for state in view.pools if state.pool == pool.name)
+    if not state.foreign_scaler or _is_only_recommended(view, pool):
+        return []
+    if any(isinstance(action, SetReplicas) for action in actions):
+        return []
+    reason = f"{state.foreign_scaler} set them, and Swingpool decides them"
+    return [SetReplicas(pool=pool.name, replicas=state.replicas, reason=reason)]
+
+
+def _is_only_recommended(view: ClusterView, pool: PoolFacts) -> bool:
+    return view.spec.scaling.mode is ScalingMode.RECOMMEND and pool.mode is ReplicaMode.AUTO
 
 
 def _carried_out(view: ClusterView, pool: PoolFacts, wanted: int) -> int | None:
@@ -141,6 +157,6 @@ def _carried_out(view: ClusterView, pool: PoolFacts, wanted: int) -> int | None:
     """
     if pool.mode is ReplicaMode.EXTERNAL:
         return None
-    if view.spec.scaling.mode is ScalingMode.RECOMMEND and pool.mode is ReplicaMode.AUTO:
+    if _is_only_recommended(view, pool):
         return next(state.replicas for state in view.pools if state.pool == pool.name)
     return wanted

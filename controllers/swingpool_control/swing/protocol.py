@@ -19,9 +19,9 @@ from swingpool_control.api.status import FlipRecord
 from swingpool_control.api.v1alpha1 import RouterType
 from swingpool_control.figures import Unknown
 from swingpool_control.observation import WorkerObservation
-from swingpool_control.swing import records
+from swingpool_control.swing import records, rollout
 from swingpool_control.swing.flip import Flip, Phase, role_labels
-from swingpool_control.swing.guards import observed
+from swingpool_control.swing.guards import observed, serving
 from swingpool_control.swing.idle import Idle, settled
 from swingpool_control.view import ClusterView, WorkerView
 
@@ -126,7 +126,11 @@ def _drain(
     idle: tuple[Idle, ...],
     now_unix_s: float,
 ) -> Progress:
-    """Switch a worker that holds nothing; take the flip back if it holds something for longer than a request may."""
+    """Switch a worker that holds nothing; take the flip back if nobody needs it now, or it holds a request too long."""
+    # Where nothing tells the load, a worker leaves its role only for one that nobody serves, or soon nobody will.
+    unseen = isinstance(view.router, Unknown)
+    if unseen and rollout.staying(serving(view), rollout.old_workers(view))[flip.to_role]:
+        return _take_back(view, worker, flip, record, reason=f"another worker serves {flip.to_role}")
     lease_s = KV_LEASE_S if flip.from_role == names.ROLE_PREFILL else 0.0
     settle_s = max(seconds(view.spec.router.external.drain_settle), lease_s)
     longest_s = seconds(view.spec.engine.max_request_duration) + lease_s

@@ -7,7 +7,7 @@ from swingpool_control.actions import Action, EmitEvent
 from swingpool_control.api.status import FlipRecord
 from swingpool_control.api.v1alpha1 import ScalingMode
 from swingpool_control.figures import Unknown
-from swingpool_control.swing import flip, idle, policy, protocol, records, rescue
+from swingpool_control.swing import flip, idle, policy, protocol, records, rescue, rollout
 from swingpool_control.swing.guards import is_ready, may_leave, observed, serving, without
 from swingpool_control.swing.memory import PendingPatch, SwingMemory, SwingResult
 from swingpool_control.swing.repair import repair
@@ -103,7 +103,8 @@ class _Step:
             pending=tuple(self.pending.values()),
             unserved=rescue.unserved(self.memory.unserved, now, now_unix_s=self.now_unix_s),
         )
-        moves = self._rescue(now)
+        self._outlive_rollouts(now)
+        moves = self._rescue(now) or self._succeed(now)
         if not moves:
             proposed: tuple[Move, ...] | Unknown | None = self.blind
             if proposed is None:
@@ -117,11 +118,27 @@ class _Step:
             return f"recommended only: {self._describe(moves)}"
         return self._begin(moves, now)
 
-    def _rescue(self, now: dict[str, frozenset[str]]) -> tuple[Move, ...]:
+    def _rescue(
+        self, now: dict[str, frozenset[str]], missing: tuple[tuple[str, float], ...] | None = None
+    ) -> tuple[Move, ...]:
         movable = tuple(worker for worker in policy.swing_workers(self.view) if worker.uid not in self.pending)
+        missing = self.memory.unserved if missing is None else missing
         coming = frozenset(item.target for item in self.pending.values())
-        move = rescue.rescue(self.view, movable, now, self.memory.unserved, coming=coming, now_unix_s=self.now_unix_s)
+        move = rescue.rescue(self.view, movable, now, missing, coming=coming, now_unix_s=self.now_unix_s)
         return () if move is None else (move,)
+
+    def _outlive_rollouts(self, now: dict[str, frozenset[str]]) -> None:
+        """Have Kubernetes end last the old workers of a rolling update whose role no new one serves."""
+        if self.view.spec.scaling.mode is not ScalingMode.RECOMMEND:
+            workers = tuple(w for w in policy.swing_workers(self.view) if w.uid not in self.pending)
+            self.actions += rollout.keep(workers, now, rollout.old_workers(self.view))
+
+    def _succeed(self, now: dict[str, frozenset[str]]) -> tuple[Move, ...]:
+        """Give prefill to a new worker before a rolling update ends the last old one; new workers decode anyway."""
+        staying = rollout.staying(now, rollout.old_workers(self.view))
+        if not now[names.ROLE_PREFILL] or staying[names.ROLE_PREFILL]:
+            return ()
+        return self._rescue(staying, ((names.ROLE_PREFILL, float("-inf")),))
 
     def _begin(self, moves: tuple[Move, ...], now: dict[str, frozenset[str]]) -> str:
         workers = {worker.uid: worker for worker in self.view.workers}

@@ -244,7 +244,10 @@ def test_something_else_that_scales_is_told_and_so_is_its_end() -> None:
     assert find(build(fleet.view()).conditions, Type.FOREIGN_SCALER) is None
     fleet.status = build(pool_view(fleet, "decode", foreign_scaler="kubectl"))
     assert condition(fleet.status, Type.FOREIGN_SCALER).status == "True"
-    assert condition(build(fleet.view()), Type.FOREIGN_SCALER).status == "False"
+    assert condition(build(fleet.view(), now_unix_s=T0 + 300), Type.FOREIGN_SCALER).status == "True", "it may come back"
+    fleet.status = build(fleet.view(), now_unix_s=T0 + 601)
+    assert condition(fleet.status, Type.FOREIGN_SCALER).status == "False"
+    assert condition(build(fleet.view(), now_unix_s=T0 + 602), Type.FOREIGN_SCALER).status == "False"
 
 
 def test_where_plans_are_recommended_others_may_scale() -> None:

@@ -127,11 +127,14 @@ def test_surge(strategy: dict[str, Any], surge: int) -> None:
 def test_a_foreign_scaler_is_seen_by_its_field_manager() -> None:
     raw = deployment()
     fields: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
+    others: dict[str, Any] = {"f:spec": {"f:template": {}}}
     raw["metadata"]["managedFields"] = [
-        {"manager": names.FIELD_MANAGER_REPLICAS, "fieldsV1": fields},
+        {"manager": names.FIELD_MANAGER_REPLICAS, "fieldsV1": others},
         {"manager": "kubectl", "fieldsV1": fields},
     ]
     assert view(deployments=[raw]).pools[1].foreign_scaler == "kubectl"
+    raw["metadata"]["managedFields"][0]["fieldsV1"] = fields
+    assert view(deployments=[raw]).pools[1].foreign_scaler == "", "we have said the same since"
 
 
 def test_a_deployment_that_was_not_looked_at_yet() -> None:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from swingpool_control.actions import PatchWorker, SetReplicas
@@ -205,7 +205,6 @@ def auto(low: int, high: int) -> InferenceClusterSpec:
     return spec([{"name": role.lower(), "role": role, "replicas": limits} for role in ("Prefill", "Decode", "Swing")])
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     replicas=st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(1, 6)),
     blind=st.sampled_from(["router", "model", "figures", "stale"]),

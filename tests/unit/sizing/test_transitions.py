@@ -125,3 +125,13 @@ def test_others_give_way_for_a_pool_below_its_fewest() -> None:
         assert len(fleet.pods) <= 6
         fleet.run(5.0, dt=2.5)
     assert fleet.replicas == {"prefill": 2, "decode": 4}
+
+
+def test_a_number_that_something_else_set_is_taken_over_where_it_may_stay() -> None:
+    fleet = Fleet(spec(pools(prefill=(1, 1), decode=(1, 4))))
+    fleet.replicas["decode"] = 2
+    fleet.create("decode", ready=True)
+    actions = decide(in_pool(fleet.view(), "decode", foreign_scaler="kubectl"))
+    assert [(a.pool, a.replicas) for a in actions if isinstance(a, SetReplicas)] == [("decode", 2)]
+    fleet.spec = spec(pools(prefill=(1, 1), decode=(1, 4)), scaling={"mode": "Recommend"})
+    assert decide(in_pool(fleet.view(), "decode", foreign_scaler="kubectl")) == ()

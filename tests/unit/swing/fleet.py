@@ -65,6 +65,7 @@ class Pod:
     flip: str = ""
     drain: str = ""
     cost: int = 0
+    revision: str = "1"
     labels: dict[str, str] = field(default_factory=dict)
     role_since: float = 0.0
     first_served: float | None = None
@@ -187,7 +188,7 @@ class Fleet:
             waiting=pod.waiting,
             created_unix_s=pod.created,
             restarts=0,
-            revision="1",
+            revision=pod.revision,
             flip=pod.flip,
             drain=pod.drain,
             deletion_cost=pod.cost,

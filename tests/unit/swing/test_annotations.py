@@ -61,11 +61,17 @@ values = st.recursive(
 edits = st.dictionaries(st.sampled_from(sorted([*GOOD, "role", "sinceUnixS"])), values, max_size=3)
 
 
-@given(flipped=edits, drained=st.none() | edits, role=st.sampled_from(["", "decode", "prefill", "draining", "boss"]))
+@given(
+    flipped=edits,
+    drained=st.none() | edits,
+    role=st.sampled_from(["", "decode", "prefill", "draining", "boss"]),
+    known=st.booleans(),
+)
 def test_whatever_a_user_writes_loops_and_status_go_on(
-    flipped: dict[str, object], drained: dict[str, object] | None, role: str
+    flipped: dict[str, object], drained: dict[str, object] | None, role: str, *, known: bool
 ) -> None:
     fleet = Fleet(spec())
+    fleet.router_known = known
     pod = fleet.pod("swing-3")
     pod.flip = json.dumps(GOOD | flipped)
     pod.drain = "" if drained is None else json.dumps({"role": "decode", "sinceUnixS": T0} | drained)

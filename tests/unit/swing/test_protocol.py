@@ -9,6 +9,7 @@ from swingpool_control import names
 from swingpool_control.actions import EmitEvent, PatchWorker
 from swingpool_control.api.status import InferenceClusterStatus
 from swingpool_control.figures import Unknown
+from swingpool_control.observation import WorkerLoad
 from swingpool_control.swing.flip import Flip, Phase
 from swingpool_control.swing.memory import PendingPatch, SwingMemory, SwingResult
 from swingpool_control.swing.step import step
@@ -147,6 +148,7 @@ def test_a_worker_that_never_gets_empty_gets_its_role_back() -> None:
 def test_unseen_a_draining_worker_waits_for_the_longest_request() -> None:
     fleet = flipping(Phase.DRAINING, age_s=59, **EXTERNAL)
     fleet.router_known = False
+    fleet.pod("prefill-1").waiting, fleet.pod("prefill-1").ready = "CrashLoopBackOff", False
     assert writes(look(fleet)) == []
     fleet.now += 2
     [write] = writes(look(fleet))
@@ -186,3 +188,27 @@ def test_a_stale_router_is_unknown() -> None:
     view = replace(fleet.view(), router=replace(fleet.observation(), at_unix_s=T0 - 60))
     assert step(view, SwingMemory(), now_unix_s=T0).summary == "hold: the router's figures are older than 30 s"
     assert not isinstance(view.router, Unknown)
+
+
+def test_before_an_external_router_a_flip_that_nobody_needs_any_more_is_taken_back() -> None:
+    fleet = flipping(Phase.DRAINING, age_s=5, **EXTERNAL)
+    fleet.router_known = False
+    (action,) = writes(look(fleet))
+    assert action.labels[names.LABEL_ROLE] == "decode", "worker prefill-1 serves prefill"
+    fleet.pod("prefill-1").ready = False
+    assert writes(look(fleet)) == []
+
+
+def test_before_an_external_router_a_workers_own_word_ends_its_drain() -> None:
+    fleet = flipping(Phase.DRAINING, age_s=0, **EXTERNAL)
+    fleet.router_known = False
+    fleet.pod("prefill-1").waiting, fleet.pod("prefill-1").ready = "CrashLoopBackOff", False
+    memory, switched = SwingMemory(), []
+    for _ in range(8):
+        load = WorkerLoad(running=0.0, waiting=0.0, scraped_unix_s=fleet.now)
+        result = step(replace(fleet.view(), loads={"swing-3": load}), memory, now_unix_s=fleet.now)
+        memory = result.memory
+        switched += [(fleet.now - T0, w.labels[names.LABEL_ROLE]) for w in writes(result) if w.labels]
+        fleet.apply(tuple(w for w in result.actions if isinstance(w, PatchWorker)))
+        fleet.run(1.0, dt=0.5)
+    assert [(round(at), role) for at, role in switched] == [(6, "prefill")]
