@@ -12,6 +12,7 @@ import yaml
 from e2e.scenarios import allswing
 from swingpool_control import names
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
+from swingpool_control.conditions.conditions import Reason, Type
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("charts/**/*.md")])
@@ -74,3 +75,8 @@ def test_every_dependency_has_its_reason_in_a_record() -> None:
     records = "".join(page.read_text() for page in ROOT.glob("docs/adr/0*.md"))
     names = [re.split(r"[<>=]", line)[0] for line in asked]
     assert [name for name in names if not re.search(rf"\b{re.escape(name)}\b", records)] == []
+
+
+def test_every_condition_and_its_reasons_are_explained() -> None:
+    page = (ROOT / "docs" / "reference" / "conditions.md").read_text()
+    assert [word for word in (*Type, *Reason) if f"`{word}`" not in page] == []
