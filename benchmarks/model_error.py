@@ -1,0 +1,88 @@
+"""How far the iteration model lies from measurements that it has not seen.
+
+Each set is halved at random, many times; fitted on one half, tested on the other, both ways. The bars are on the median
+over all halves; p95 and maximum are figures. So are two kinder tests: on every second point of a sweep, and on the very
+points that were fitted, which shows how much of the error is the measurements' own scatter. Splitwise's and DistServe's
+bars are on the median over all their sets, prefill and decode apart.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from benchmarks.harness import Run, main
+from swingpool_control.engine import held_out
+from swingpool_control.engine.fit import fit, relative_errors
+from swingpool_control.engine.held_out import Errors
+from swingpool_control.engine.measured import formats
+from swingpool_control.engine.measured.point import MeasuredSet, Phase
+
+DYNAMO = tuple(
+    f"profiles/dynamo_H200_TP1P_TP1D/selected_{phase}_interpolation/raw_data.npz" for phase in ("prefill", "decode")
+)
+DISTSERVE = tuple(f"profiles/distserve_profiler-a100-80g.{engine}.json" for engine in ("distserve", "vllm"))
+SPLITWISE = ("splitwise/perf_model.csv",)
+LIMITS = {
+    ("dynamo", Phase.PREFILL): 0.02,
+    ("dynamo", Phase.DECODE): 0.04,
+    ("splitwise", Phase.PREFILL): 0.06,
+    ("splitwise", Phase.DECODE): 0.06,
+    ("distserve", Phase.PREFILL): 0.06,
+    ("distserve", Phase.DECODE): 0.06,
+}
+HALVES, HALVES_QUICK = 200, 20
+
+
+def measure(run: Run) -> None:
+    """Fit and test every set of every source."""
+    for form, names in (("dynamo", DYNAMO), ("splitwise", SPLITWISE), ("distserve", DISTSERVE)):
+        files = run.data(*names)
+        if files is None:
+            continue
+        sets = [found for found in formats.read(form, files) if found.measured]
+        errors = [_errors(run, form, found) for found in sets]
+        for phase in (Phase.PREFILL, Phase.DECODE):
+            value = _figures(run, form, phase, [found[phase] for found in errors])
+            run.at_most(f"{form}_{phase}_median_error", value, LIMITS[form, phase])
+    run.figures["mixed_steps"] = "no independent measured source found; not tested"
+    run.say("mixed steps: no independent measured source was found, so nothing is claimed of them")
+
+
+def _errors(run: Run, form: str, measured: MeasuredSet) -> Mapping[Phase, Errors]:
+    halves = HALVES_QUICK if run.quick else HALVES
+    errors = held_out.random_halves(measured, halves=halves, rng=np.random.default_rng(run.seed))
+    alternate = held_out.every_second(measured)
+    for phase, found in errors.items():
+        run.say(
+            f"{form} {measured.name} {phase}: median {found.median:.2%}, p95 {found.p95:.1%}, max {found.worst:.1%}, "
+            f"worst half {found.worst_half:.1%}; every second point {alternate[phase].median:.2%}"
+        )
+    if form == "dynamo":
+        step = fit(measured.points, max_batched_tokens=measured.max_batched_tokens)
+        for phase, found in alternate.items():
+            own = relative_errors(step, measured.of(phase), max_batched_tokens=measured.max_batched_tokens)
+            run.figures[f"{form}_{phase}_kinder_medians"] = {
+                "every_second_point": round(found.median, 4),
+                "fitted_points": round(float(np.median(own)), 4),
+            }
+    return errors
+
+
+def _figures(run: Run, form: str, phase: Phase, errors: Iterable[Errors]) -> float:
+    found = list(errors)
+    value = float(np.median([error.median for error in found]))
+    run.figures[f"{form}_{phase}"] = {
+        "sets": len(found),
+        "points": sum(error.points for error in found),
+        "median": round(value, 4),
+        "worst_set_median": round(max(error.median for error in found), 4),
+        "p95": round(float(np.median([error.p95 for error in found])), 4),
+        "max": round(max(error.worst for error in found), 4),
+        "worst_half_median": round(max(error.worst_half for error in found), 4),
+    }
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main("model_error", measure, takes="about two minutes"))
