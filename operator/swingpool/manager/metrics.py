@@ -47,6 +47,10 @@ class Metrics:
             f"{name}drift_corrections", "Children that were not as asked for.", (*_CLUSTER, "kind"),
             registry=self.registry,
         )  # fmt: skip
+        self.faults = Counter(
+            f"{name}faults", "Decisions that failed by a fault of the manager's own.", (*_CLUSTER, "loop"),
+            registry=self.registry,
+        )  # fmt: skip
         self.leading = Gauge(f"{name}leading", "1 while this process holds the lease.", registry=self.registry)
         self.missed = Counter(
             f"{name}watch_missed", "Changes that a full list found and no watch had told.", ("kind",),
@@ -59,5 +63,5 @@ class Metrics:
 
     def forget(self, key: Key) -> None:
         """Drop every series of a cluster."""
-        for metric in (self.rounds, self.flips, self.flip_seconds, self.decisions, self.drift):
+        for metric in (self.rounds, self.flips, self.flip_seconds, self.decisions, self.drift, self.faults):
             metric.remove_by_labels({"namespace": key.namespace, "cluster": key.name})

@@ -149,8 +149,7 @@ class Rounds:
         memory.last_good = cluster
         await self._children(cluster, spec, memory)
         seen = await self._look(key, cluster, spec)
-        await self._size(seen, memory)
-        await self._swing(seen, memory)
+        await self._decide(seen, memory)
         status = conditions.build(
             self._view(seen, memory),
             plan=memory.plan,
@@ -167,8 +166,7 @@ class Rounds:
         """Tell that a spec cannot be used; roles and sizes go on by the last spec that could."""
         if memory.last_good is not None:
             seen = await self._look(key, memory.last_good, parse_spec(memory.last_good))
-            await self._size(seen, memory)
-            await self._swing(seen, memory)
+            await self._decide(seen, memory)
         status = conditions.invalid(
             parse_status(self._cluster(key)),
             generation=int(metadata(cluster).get("generation") or 0),
@@ -232,15 +230,28 @@ class Rounds:
             models=await self.profiles.models(key, spec),
         )
 
+    async def _decide(self, seen: _Seen, memory: ClusterMemory) -> None:
+        """Size and swing; a fault of our own in one of them is logged, and stops neither the other nor the status."""
+        for part, decide, due in (("sizing", self._size, memory.sizing), ("swing", self._swing, memory.swing)):
+            try:
+                await decide(seen, memory)
+            except (KubeError, NotLeadingError):
+                raise
+            except Exception:
+                due.failures += 1
+                due.at = self.monotonic() + backoff_s(due.failures)
+                self.metrics.faults.labels(*seen.key, part).inc()
+                log.exception("a decision failed", extra={"loop": part})
+
     async def _size(self, seen: _Seen, memory: ClusterMemory) -> None:
         view = self._view(seen, memory)
         if not memory.sizing.now(self.monotonic()) and view.generation == memory.sized_generation:
             return
+        memory.sized_generation = view.generation
         result = sizing.step(view, memory.sizing_memory, now_unix_s=self.now_unix_s())
         memory.sizing_memory, memory.plan = result.memory, result.plan
         self._say(memory, "sizing", result.summary)
         outcome = await self._act(seen, memory, result.actions)
-        memory.sized_generation = view.generation
         memory.sizing.at = self.monotonic() + self._after(
             memory.sizing, outcome.failed, min(result.next_step_s, self.periods.sizing_s)
         )

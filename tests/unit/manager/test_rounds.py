@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
+from prometheus_client import generate_latest
 
 from swingpool.kube import KubeError, Object
 from swingpool.kube.kinds import DEPLOYMENT, INFERENCE_CLUSTER, POD
@@ -22,6 +23,7 @@ from swingpool.manager.writes import Writes
 from swingpool.telemetry.worker_load import WorkerLoads
 from swingpool_control.actions import Action
 from swingpool_control.figures import Unknown
+from swingpool_control.sizing import step as sizing
 from swingpool_control.swing import step as swing
 from swingpool_control.swing.memory import SwingMemory, SwingResult
 from swingpool_control.view import ClusterView
@@ -325,3 +327,21 @@ async def test_a_spec_that_changes_in_a_round_is_sized_in_the_next(monkeypatch: 
     await world.round()
     assert world.rounds.memories[KEY].sized_generation == 3
     assert world.statuses[-1]["observedGeneration"] == 3
+
+
+async def test_a_fault_in_one_loop_stops_neither_the_other_nor_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fault(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError
+
+    world = World()
+    world.put()
+    monkeypatch.setattr(sizing, "step", fault)
+    for _ in range(10):
+        acted = world.acted
+        assert await world.round() is not None
+        assert world.acted > acted, "roles are decided"
+        world.now += 1
+    assert world.statuses
+    text = generate_latest(world.rounds.metrics.registry).decode()
+    (line,) = [line for line in text.splitlines() if line.startswith("swingpool_manager_faults_total{")]
+    assert 1 <= float(line.rsplit(" ", 1)[1]) < 10, "and sizing is tried again ever more slowly"

@@ -24,6 +24,7 @@ def test_a_clusters_series_end_with_it() -> None:
         metrics.flip_seconds.labels("ns", name).observe(1.0)
         metrics.decisions.labels("ns", name, "PatchWorker", "done").inc()
         metrics.drift.labels("ns", name, "Deployment").inc()
+        metrics.faults.labels("ns", name, "swing").inc()
     metrics.forget(Key("ns", "chat"))
     text = generate_latest(metrics.registry).decode()
     assert 'cluster="chat"' not in text
