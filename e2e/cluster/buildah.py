@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from e2e.cluster.commands import run
 from e2e.cluster.imagestore import ImageStore
 from e2e.cluster.interface import ClusterError, Progress
 from e2e.cluster.local import packages
@@ -25,6 +26,7 @@ _OPTIONS = (
 )
 BASE_KEY = hashlib.sha256(repr((_SUITE, _OPTIONS)).encode()).hexdigest()[:12]
 """Changes with the base image."""
+_ENVIRONMENT = {"BUILDAH_ISOLATION": "chroot"}
 
 
 def store() -> ImageStore:
@@ -57,7 +59,9 @@ def build(image: str, progress: Progress) -> None:
 def _keep(image: str) -> None:
     """Move an image from buildah's store into ours, past the file system."""
     push = [*_buildah("push"), "--quiet", image, f"docker-archive:/dev/stdout:{image}"]
-    with subprocess.Popen(push, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment()) as pushing:
+    with subprocess.Popen(
+        push, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | _ENVIRONMENT
+    ) as pushing:
         assert pushing.stdout is not None
         assert pushing.stderr is not None
         store().add(image, pushing.stdout)
@@ -135,20 +139,9 @@ def _buildah(verb: str) -> list[str]:
     ]
 
 
-def _succeeds(command: Sequence[str]) -> bool:
-    return subprocess.run(command, capture_output=True, check=False, env=_environment()).returncode == 0
+def _succeeds(command: Sequence[str | Path]) -> bool:
+    return run(command, environment=_ENVIRONMENT, check=False).returncode == 0
 
 
-def _run(command: Sequence[str]) -> str:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=_environment())
-    except FileNotFoundError as error:
-        raise ClusterError(f"{command[0]}: {error}") from None
-    if done.returncode != 0:
-        tail = "\n".join((done.stdout + done.stderr).splitlines()[-25:])
-        raise ClusterError(f"{' '.join(command)} failed:\n{tail}")
-    return done.stdout
-
-
-def _environment() -> dict[str, str]:
-    return os.environ | {"BUILDAH_ISOLATION": "chroot"}
+def _run(command: Sequence[str | Path]) -> str:
+    return run(command, environment=_ENVIRONMENT).stdout

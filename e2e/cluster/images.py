@@ -5,13 +5,13 @@ never runs code other than the tree's.
 """
 
 import hashlib
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 from e2e.cluster import buildah
+from e2e.cluster.commands import run
 from e2e.cluster.engine import provider
-from e2e.cluster.interface import ClusterError, Progress
+from e2e.cluster.interface import Progress
 from e2e.cluster.paths import ROOT, lock
 
 REPOSITORY = "localhost/swingpool"
@@ -73,11 +73,7 @@ def _inputs() -> Iterator[Path]:
 
 
 def _build_by_docker(image: str, progress: Progress) -> None:
-    if subprocess.run(["docker", "image", "inspect", image], capture_output=True, check=False).returncode == 0:
+    if run(["docker", "image", "inspect", image], check=False).returncode == 0:
         return
     progress(f"building {image} with Docker")
-    command = ["docker", "build", "--tag", image, str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        tail = "\n".join((done.stdout + done.stderr).splitlines()[-25:])
-        raise ClusterError(f"{' '.join(command)} failed:\n{tail}")
+    run(["docker", "build", "--tag", image, ROOT])

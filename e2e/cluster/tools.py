@@ -1,12 +1,11 @@
 """kubectl and Helm, run as administrator where the cluster can be reached."""
 
-import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from e2e.cluster.binaries import binaries, kubectl
-from e2e.cluster.interface import ClusterError
+from e2e.cluster.commands import run
 from e2e.cluster.paths import cache
 
 
@@ -23,7 +22,7 @@ class Kubectl:
 
     def run(self, *args: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run it. Raises ClusterError with its words if it fails and `check` holds."""
-        return _run(self.command(*args), stdin=stdin, check=check)
+        return run(self.command(*args), stdin=stdin, check=check)
 
     def run_here(self, *args: str) -> int:
         """Run it on this terminal; return its exit status."""
@@ -44,7 +43,7 @@ class Helm:
         folders = {f"HELM_{kind}_HOME": str(home / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
         cluster = [] if self._kubeconfig is None else [f"--kubeconfig={self._kubeconfig}"]
         command = [*self._prefix, str(program), *cluster, *args]
-        return _run(command, environment=os.environ | folders, check=check)
+        return run(command, environment=folders, check=check)
 
 
 def diagnostics(kubectl: Kubectl, directory: Path) -> None:
@@ -67,13 +66,3 @@ def diagnostics(kubectl: Kubectl, directory: Path) -> None:
             log = kubectl.run("-n", namespace, "logs", pod, "--all-containers", "--prefix", *previous, check=False)
             if log.returncode == 0:
                 (directory / f"{namespace}.{pod}.{suffix}").write_text(log.stdout)
-
-
-def _run(
-    command: Sequence[str], *, stdin: str | None = None, environment: dict[str, str] | None = None, check: bool
-) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(command, input=stdin or "", capture_output=True, text=True, check=False, env=environment)
-    if check and done.returncode != 0:
-        words = done.stderr.strip() or done.stdout.strip()
-        raise ClusterError(f"{' '.join(command)} failed ({done.returncode}):\n{words}")
-    return done

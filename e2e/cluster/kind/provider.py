@@ -11,6 +11,7 @@ import yaml
 
 from e2e.cluster import audit, images, tools
 from e2e.cluster.binaries import binaries
+from e2e.cluster.commands import run
 from e2e.cluster.engine import docker_answers
 from e2e.cluster.interface import AuditEvent, ClusterError, Progress
 from e2e.cluster.kind import config
@@ -155,7 +156,4 @@ class KindCluster:
 
 
 def _run(command: Sequence[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    if done.returncode != 0:
-        raise ClusterError(f"{' '.join(command)} failed ({done.returncode}):\n{done.stderr.strip()}")
-    return done.stdout
+    return run(command).stdout

@@ -2,12 +2,12 @@
 
 import ctypes
 import os
-import subprocess
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from e2e.cluster.commands import run
 from e2e.cluster.controlplane import SERVICE_RANGE
 from e2e.cluster.interface import ClusterError
 from e2e.cluster.local.layout import CONTROL_PLANE_ADDRESS, NETWORK_NAMESPACE
@@ -19,19 +19,19 @@ _CLONE_NEWNET = 0x40000000
 
 def create(addresses: Iterable[str]) -> None:
     """Create the namespace with the given addresses on its loopback device. Raises ClusterError if it is refused."""
-    _run("ip", "netns", "add", NETWORK_NAMESPACE)
-    _run(*PREFIX, "ip", "link", "set", "lo", "up")
-    _run(*PREFIX, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+    run(["ip", "netns", "add", NETWORK_NAMESPACE])
+    run([*PREFIX, "ip", "link", "set", "lo", "up"])
+    run([*PREFIX, "sysctl", "-qw", "net.ipv4.ip_forward=1"])
     for address in addresses:
-        _run(*PREFIX, "ip", "address", "add", f"{address}/32", "dev", "lo")
+        run([*PREFIX, "ip", "address", "add", f"{address}/32", "dev", "lo"])
     # Without a route a connection to a ClusterIP fails before kube-proxy's rules see it.
-    _run(*PREFIX, "ip", "route", "add", SERVICE_RANGE, "dev", "lo", "src", CONTROL_PLANE_ADDRESS)
+    run([*PREFIX, "ip", "route", "add", SERVICE_RANGE, "dev", "lo", "src", CONTROL_PLANE_ADDRESS])
 
 
 def remove() -> None:
     """Remove the namespace and with it every device, address, route and filter in it."""
     if HANDLE.exists():
-        _run("ip", "netns", "delete", NETWORK_NAMESPACE)
+        run(["ip", "netns", "delete", NETWORK_NAMESPACE])
 
 
 def enter() -> None:
@@ -53,22 +53,16 @@ def inside(call: Callable[[], Any]) -> Any:
     outcome: list[Any] = []
     failure: list[BaseException] = []
 
-    def run() -> None:
+    def work() -> None:
         try:
             enter()
             outcome.append(call())
         except BaseException as error:
             failure.append(error)
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=work)
     thread.start()
     thread.join()
     if failure:
         raise failure[0]
     return outcome[0]
-
-
-def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise ClusterError(f"{' '.join(command)}: {done.stderr.strip()}")

@@ -11,6 +11,7 @@ import yaml
 
 from e2e.cluster import buildah
 from e2e.cluster.api import Api
+from e2e.cluster.commands import run
 from e2e.cluster.interface import ClusterError
 from e2e.cluster.local import cgroups, config, network, packages
 from e2e.cluster.local.layout import CLUSTER_DNS, RUN, NodeSpec, node_store, socket, state
@@ -176,11 +177,7 @@ class Node:
         return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
     def _ctr(self, *arguments: str) -> str:
-        command = [*self._ctr_command(), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise ClusterError(f"{' '.join(command)}: {done.stderr.strip()}")
-        return done.stdout
+        return run([*self._ctr_command(), *arguments]).stdout
 
     def _ctr_command(self) -> list[str]:
         return ["ctr", "--address", str(self._socket), "--namespace", "k8s.io"]

@@ -2,9 +2,9 @@
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
+from e2e.cluster.commands import run
 from e2e.cluster.interface import ClusterError, Progress
 
 _PACKAGES = {
@@ -51,9 +51,4 @@ def ensure(progress: Progress) -> None:
 
 
 def _apt(*arguments: str) -> None:
-    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    command = ["apt-get", "-o", "DPkg::Lock::Timeout=300", *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        tail = "\n".join((done.stdout + done.stderr).splitlines()[-10:])
-        raise ClusterError(f"{' '.join(command)} failed:\n{tail}")
+    run(["apt-get", "-o", "DPkg::Lock::Timeout=300", *arguments], environment={"DEBIAN_FRONTEND": "noninteractive"})
