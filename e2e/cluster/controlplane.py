@@ -24,8 +24,8 @@ from e2e.cluster.paths import cache, lock, silent
 from e2e.cluster.processes import Processes, start_time
 
 SERVICE_RANGE = "10.96.0.0/16"
-_API_SERVER_PATIENCE_S = 3.0
-"""How long an API server may wind down; it waits for open requests, of which a watch may be one for a minute."""
+_API_SERVER_PATIENCE_S = 1.0
+"""How long an API server may wind down; it would wait for open watches, and what it was told lies in etcd already."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -151,6 +151,7 @@ class ManagerProcess:
             *swingpool("manager"),
             *(f"--kubeconfig={self.config or self.here.kubeconfig()}", f"--watch-namespace={self.here.namespace}"),
             *("--swingpool-image=swingpool:test", "--host=127.0.0.1", "--log-format=json"),
+            *("--swing-period=0.3", "--lease-duration=12"),  # so that nobody waits long for rounds and leaders
             *(f"--health-port={self.health_port}", f"--metrics-port={self.metrics_port}"),
             *self.arguments,
         ]

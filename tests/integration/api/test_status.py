@@ -89,9 +89,7 @@ def existing(plane: ControlPlane) -> Iterator[dict[str, Any]]:
     plane.api.call("DELETE", f"{COLLECTION}/told")
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(status=STATUS)
 def test_every_status_is_taken_and_kept(
     plane: ControlPlane, existing: dict[str, Any], status: api.InferenceClusterStatus

@@ -3,13 +3,13 @@
 Run it against one: `SWINGPOOL_WORKER_URL=http://... SWINGPOOL_WORKER_URL_2=http://... pytest <this file>`.
 """
 
-import asyncio
 import json
 import uuid
 
 import pytest
 
 from tests.support.completions import Client
+from tests.support.waiting import until_async
 from tests.support.workers import kv_params_of_prefill
 
 COMPLETIONS = "/v1/completions"
@@ -235,14 +235,10 @@ async def test_metrics_count_requests_and_tokens(worker: Client) -> None:
     for _ in range(2):
         await worker.completion(prompt=prompt(), max_tokens=7, ignore_eos=True)
 
-    async def moved() -> list[float]:
-        return [await worker.metric(name) - was for name, was in zip(names, before, strict=True)]
+    async def counted() -> bool:
+        return [await worker.metric(name) - was for name, was in zip(names, before, strict=True)] == [14, 2, 2]
 
-    for _ in range(40):
-        if await moved() == [14, 2, 2]:
-            return
-        await asyncio.sleep(0.25)
-    assert await moved() == [14, 2, 2]
+    await until_async("two requests of seven tokens are counted", counted)
 
 
 async def test_a_client_that_goes_away_ends_its_request(worker: Client) -> None:
@@ -251,11 +247,11 @@ async def test_a_client_that_goes_away_ends_its_request(worker: Client) -> None:
         await response.content.readline()
         assert await worker.metric("vllm:num_requests_running") == 1
         response.close()
-    for _ in range(40):
-        if await worker.metric("vllm:num_requests_running") == 0:
-            break
-        await asyncio.sleep(0.05)
-    assert await worker.metric("vllm:num_requests_running") == 0
+
+    async def ended() -> bool:
+        return await worker.metric("vllm:num_requests_running") == 0
+
+    await until_async("the request has ended", ended)
     assert await worker.metric("vllm:kv_cache_usage_perc") == 0
 
 

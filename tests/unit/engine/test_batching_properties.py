@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swingpool_control.engine import profile
@@ -182,7 +182,7 @@ def harness(bounds: Limits, todo: list[Plan]) -> Harness:
     return Harness(BatchingEngine(MODEL, bounds), todo)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100)
 @given(bounds=limits, todo=plans)
 def test_nothing_leaks_and_every_request_ends(bounds: Limits, todo: list[Plan]) -> None:
     run = harness(bounds, todo)
@@ -196,7 +196,6 @@ def test_nothing_leaks_and_every_request_ends(bounds: Limits, todo: list[Plan]) 
     assert run.engine.pool.used == 0
 
 
-@settings(max_examples=80, deadline=None)
 @given(bounds=limits, todo=plans)
 def test_first_come_first_served(bounds: Limits, todo: list[Plan]) -> None:
     for plan in todo:
@@ -207,7 +206,6 @@ def test_first_come_first_served(bounds: Limits, todo: list[Plan]) -> None:
     assert run.first_scheduled == run.arrival_order
 
 
-@settings(max_examples=60, deadline=None)
 @given(bounds=limits, todo=plans)
 def test_the_same_input_gives_the_same_output(bounds: Limits, todo: list[Plan]) -> None:
     ends = []
@@ -218,7 +216,6 @@ def test_the_same_input_gives_the_same_output(bounds: Limits, todo: list[Plan]) 
     assert ends[0] == ends[1]
 
 
-@settings(max_examples=80, deadline=None)
 @given(bounds=limits, todo=plans)
 def test_every_prompt_token_is_accounted_for_once(bounds: Limits, todo: list[Plan]) -> None:
     for plan in todo:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from swingpool.kube import Kube, KubeError, Object
@@ -164,7 +164,6 @@ async def test_a_deleted_lease_is_made_anew_by_its_holder() -> None:
     assert one.held
 
 
-@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 40), st.booleans()), max_size=40))
 def test_two_never_lead_at_once(steps: list[tuple[int, float, bool]]) -> None:
     world = World()

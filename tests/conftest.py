@@ -1,0 +1,10 @@
+"""How property tests run: without time limits of their own, since a busy machine is no failure.
+
+`pytest --hypothesis-profile=thorough` looks much longer.
+"""
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("usual", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("thorough", parent=settings.get_profile("usual"), max_examples=1000)
+settings.load_profile("usual")
