@@ -37,8 +37,3 @@ def figure(value: object, *, name: str) -> Figure:
     if not math.isfinite(number):
         return Unknown(f"{name} is {number}")
     return number
-
-
-def is_known(value: Figure) -> bool:
-    """Tell whether a figure is a number."""
-    return not isinstance(value, Unknown)

@@ -31,7 +31,6 @@ class Load:
         self._records = directory / "records.jsonl"
         self._records.unlink(missing_ok=True)
         self._log = directory / "load.log"
-        self._news = threading.Condition()
         plan_file = directory / "plan.json"
         plan_file.write_text(json.dumps(to_json(plan)))
         with self._log.open("w") as log:
@@ -48,9 +47,7 @@ class Load:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            with self._news:
-                self.snapshots.append(json.loads(line))
-                self._news.notify_all()
+            self.snapshots.append(json.loads(line))
 
     def __enter__(self) -> "Load":
         return self
@@ -71,18 +68,6 @@ class Load:
     def running(self) -> bool:
         """Whether requests are being sent, or answers waited for."""
         return self._process.poll() is None
-
-    def next_snapshot(self, limit_s: float) -> dict[str, Any]:
-        """Wait for a snapshot newer than those that are there and return it.
-
-        Raises:
-            LoadError: none came in time.
-        """
-        with self._news:
-            known = len(self.snapshots)
-            if not self._news.wait_for(lambda: len(self.snapshots) > known, limit_s):
-                raise LoadError(f"no sign of the load generator in {limit_s:g} s; its log is {self._log}")
-            return self.snapshots[-1]
 
     @property
     def last(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import asyncio
 
 import aiohttp
 
-from swingpool_control.figures import is_known
+from swingpool_control.figures import Unknown
 from tests.support.router_client import Answer, ask, completion
 from tests.support.router_stand import Stand
 from tests.support.waiting import until_async
@@ -51,7 +51,7 @@ async def test_an_answer_that_does_not_stream_shows_a_decode_too(stand: Stand, s
 
     async def shown() -> bool:
         worker = await stand.worker(session, "d0")
-        return is_known(worker.first_served_in_role_unix_s) and worker.decodes_in_flight > 0
+        return not isinstance(worker.first_served_in_role_unix_s, Unknown) and worker.decodes_in_flight > 0
 
     try:
         await until_async("d0's first decode is told before its answer ends", shown)
@@ -93,9 +93,9 @@ async def test_figures_tell_the_load(stand: Stand, session: aiohttp.ClientSessio
 
     async def told() -> bool:
         state = await stand.state(session)
-        known = (state.mean_isl_tokens, state.mean_osl_tokens, state.ttft_s.p95, state.itl_s.p95, state.requests_per_s)
-        running = all(is_known(one.running) and is_known(one.kv_usage) for one in state.workers)
-        return running and all(is_known(figure) for figure in known) and state.ttft_s.count >= 10
+        known = [state.mean_isl_tokens, state.mean_osl_tokens, state.ttft_s.p95, state.itl_s.p95, state.requests_per_s]
+        known += [figure for one in state.workers for figure in (one.running, one.kv_usage)]
+        return not any(isinstance(figure, Unknown) for figure in known) and state.ttft_s.count >= 10
 
     await until_async("every figure is known", told)
 

@@ -19,6 +19,7 @@ from e2e.load.record import Outcome, Record
 from e2e.load.runner import Run
 from e2e.load.sse import TokenStream
 from e2e.load.summary import percentiles, summarize
+from e2e.system.waiting import wait_for
 
 
 def _phase(**changes: Any) -> Phase:
@@ -154,8 +155,7 @@ async def test_the_background_process_tells_its_state_and_stops_early(tmp_path: 
     plan = _plan(f"http://{host}:{port}", phases=(_phase(seconds=60),))
     try:
         with Load(plan, tmp_path) as load:
-            first = await asyncio.to_thread(load.next_snapshot, 30)
-            assert first["sent"] > 0
+            await asyncio.to_thread(wait_for, "a snapshot", lambda: load.last.get("sent"), limit_s=30)
             records = await asyncio.to_thread(load.stop)
     finally:
         await runner.cleanup()
