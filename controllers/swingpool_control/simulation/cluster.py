@@ -64,7 +64,7 @@ class Simulation:
         self._router = Router(
             self._timeline, settings, block_size=spec.pools[0].engine.block_size, ended=self._request_ended
         )
-        hooks = Hooks(gaps=self._gap, transfer=self._transfer)
+        hooks = Hooks(gaps=self._gathering.gap, transfer=self._transfer)
         self._pods = Pods(
             self._timeline,
             spec,
@@ -78,7 +78,7 @@ class Simulation:
         )
         self._pods.begin()
         scrape_s = settings.latencies.scrape_period_s
-        self._timeline.every(scrape_s, self._router.scrape, first_s=scrape_s / 2)
+        self._timeline.every(scrape_s, self._scrape, first_s=scrape_s / 2)
         self._timeline.every(settings.swing_period_s, self._round, first_s=settings.swing_period_s)
         self._next_arrival()
 
@@ -140,6 +140,9 @@ class Simulation:
 
         self._timeline.at(arrival.at_s, arrive)
 
+    def _scrape(self) -> None:
+        self._router.scrape(self._gathering.take_gaps)
+
     def _round(self) -> None:
         before = self._control.flips
         self._control.round()
@@ -150,10 +153,6 @@ class Simulation:
         self._gathering.request(outcome)
         if self._told is not None:
             self._told(outcome)
-
-    def _gap(self, gap_s: float, count: int) -> None:
-        self._gathering.gap(gap_s, count)
-        self._router.gap(gap_s, count)
 
     def _pod_changed(self, pod: Pod) -> None:
         self._router.changed(pod, exists=lambda one: one.name in self._pods.pods)
@@ -190,6 +189,7 @@ class Simulation:
             max_batched_tokens=model.max_batched_tokens,
             max_sequences=model.max_sequences,
             lease_s=KV_LEASE_S,
+            prefix_caching=self._settings.prefix_caching,
         )
         return Runner(
             self._timeline,

@@ -25,11 +25,19 @@ class Histogram:
 
     def add(self, value: float, count: int = 1) -> None:
         """Count a value so many times."""
-        bucket = math.floor(math.log(max(value, LEAST_S)) * _PER_LOG)
+        bucket = math.floor(math.log(value if value > LEAST_S else LEAST_S) * _PER_LOG)
         self.buckets[bucket] = self.buckets.get(bucket, 0) + count
         self.count += count
         self.total += value * count
         self.largest = max(self.largest, value)
+
+    def include(self, part: "Histogram") -> None:
+        """Count all that another one has counted."""
+        for bucket, count in part.buckets.items():
+            self.buckets[bucket] = self.buckets.get(bucket, 0) + count
+        self.count += part.count
+        self.total += part.total
+        self.largest = max(self.largest, part.largest)
 
     @property
     def mean(self) -> float | None:
@@ -56,9 +64,5 @@ def merged(parts: Iterable[Histogram]) -> Histogram:
     """Return the counts of all parts together."""
     whole = Histogram()
     for part in parts:
-        for bucket, count in part.buckets.items():
-            whole.buckets[bucket] = whole.buckets.get(bucket, 0) + count
-        whole.count += part.count
-        whole.total += part.total
-        whole.largest = max(whole.largest, part.largest)
+        whole.include(part)
     return whole

@@ -98,7 +98,9 @@ class Gathering:
         self._latencies = {"ttft": Histogram(), "itl": Histogram(), "e2e": Histogram()}
         self._flips: dict[tuple[str, str], FlipRecord] = {}
         self._flips_to = {names.ROLE_PREFILL: 0, names.ROLE_DECODE: 0}
-        self._itl_limits = tuple(limit for limit in self._limits if limit.metric == "itl")
+        self._itl_limits_s = tuple(limit.limit_s for limit in self._limits if limit.metric == "itl")
+        self._itl_within = [0] * len(self._itl_limits_s)
+        self._new_gaps = Histogram()
         self._ttft_limits = tuple(limit for limit in self._limits if limit.metric == "ttft")
         self.transfers = 0
         self.transfers_failed = 0
@@ -113,10 +115,16 @@ class Gathering:
 
     def gap(self, gap_s: float, count: int) -> None:
         """Count a time between two tokens so many times."""
-        self._latencies["itl"].add(gap_s, count)
-        for limit in self._itl_limits:
-            if gap_s <= limit.limit_s:
-                self._within[limit] += count
+        self._new_gaps.add(gap_s, count)
+        for index, limit_s in enumerate(self._itl_limits_s):
+            if gap_s <= limit_s:
+                self._itl_within[index] += count
+
+    def take_gaps(self) -> Histogram:
+        """Return the times between tokens that were counted since the last call."""
+        taken, self._new_gaps = self._new_gaps, Histogram()
+        self._latencies["itl"].include(taken)
+        return taken
 
     def request(self, outcome: Outcome) -> None:
         """Count a request that ended."""
@@ -140,6 +148,9 @@ class Gathering:
 
     def result(self, *, policy: str, finished: bool, now_s: float, spent: Spent, starts: int) -> Result:
         """Return what was found up to now."""
+        self.take_gaps()
+        itl_limits = [limit for limit in self._limits if limit.metric == "itl"]
+        self._within.update(zip(itl_limits, self._itl_within, strict=True))
         ended = self.ended
         return Result(
             policy=policy,

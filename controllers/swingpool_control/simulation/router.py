@@ -4,6 +4,7 @@ It differs from the live one in what costs it no decision: prompts' lengths are 
 a request that has not got a token when its worker fails is placed anew where Envoy would try the next worker.
 """
 
+import heapq
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from swingpool_control.observation import RouterObservation
 from swingpool_control.placement.candidates import Candidate, PlacementRequest
 from swingpool_control.placement.place import Hold, Split, Whole, decode_order, place
 from swingpool_control.simulation.events import Timeline
+from swingpool_control.simulation.histogram import Histogram
 from swingpool_control.simulation.member import Member
 from swingpool_control.simulation.pods import Pod
 from swingpool_control.simulation.runner import Job, Source
@@ -92,12 +94,11 @@ class Router:
         self._arrivals = Sums(window_s=settings.window_s)
         self._ttft = Latencies(window_s=settings.window_s)
         self._outputs = Sums(window_s=settings.window_s)
-        self._firsts: deque[tuple[Member, int, float, float]] = deque()
+        self._firsts: list[tuple[float, int, Member, int, float]] = []
         """First tokens that the access log has not told yet."""
         self._itl = Latencies(window_s=settings.window_s)
-        self._gaps: list[tuple[float, int]] = []
         self._lengths: list[int] = []
-        """Gaps between tokens, and lengths of answers, that no scrape has told yet."""
+        """Of answers that no scrape has told yet."""
 
     # What it sees of workers
 
@@ -111,21 +112,15 @@ class Router:
         at_start = self._timeline.now_s == 0.0
         self._timeline.after(0.0 if at_start else late_s, lambda: self._see(pod, exists(pod)))
 
-    def scrape(self) -> None:
-        """Read all workers' own figures."""
+    def scrape(self, gaps: Callable[[], Histogram]) -> None:
+        """Read all workers' own figures; `gaps` returns the times between tokens that were not read yet."""
         now_s = self._timeline.now_s
         for member in self._members.values():
             member.scrape(now_s=now_s)
-        for gap_s, count in self._gaps:
-            self._itl.add(gap_s, count, now_s=now_s)
+        self._itl.include(gaps(), now_s=now_s)
         for length in self._lengths:
             self._outputs.add(length, now_s=now_s)
-        self._gaps.clear()
         self._lengths.clear()
-
-    def gap(self, gap_s: float, count: int) -> None:
-        """Take a time between two tokens, of so many requests; the next scrape tells it."""
-        self._gaps.append((gap_s, count))
 
     def _see(self, pod: Pod, there: bool) -> None:
         if not there:
@@ -218,7 +213,7 @@ class Router:
 
         def first(at_s: float) -> None:
             flight.first_s = at_s
-            self._firsts.append((member, epoch, at_s, at_s - flight.arrival.at_s))
+            heapq.heappush(self._firsts, (at_s, flight.number, member, epoch, at_s - flight.arrival.at_s))
 
         def over(served: bool, _: float) -> None:
             member.decode_ended(tokens, served=served)
@@ -286,9 +281,11 @@ class Router:
         )
 
     def _read_access_log(self, now_s: float) -> None:
+        for member in self._members.values():
+            member.pod.runner.look()
         told_until_s = now_s - self._settings.latencies.access_log_s
-        while self._firsts and self._firsts[0][2] <= told_until_s:
-            member, epoch, at_s, ttft_s = self._firsts.popleft()
+        while self._firsts and self._firsts[0][0] <= told_until_s:
+            at_s, _, member, epoch, ttft_s = heapq.heappop(self._firsts)
             member.served(names.ROLE_DECODE, epoch=epoch, at_s=at_s)
             self._ttft.add(ttft_s, 1, now_s=now_s)
 

@@ -136,6 +136,7 @@ class Runner:
 
     def crash(self) -> None:
         """Lose everything: each request ends without its tokens."""
+        self.look()
         self._turn += 1
         self._iteration, self._ends = None, []
         self._preempted_before += self.engine.counters.preemptions

@@ -71,5 +71,7 @@ class Settings:
     swing_period_s: float = 1.0
     queue_timeout_s: float = 30.0
     window_s: float = 15.0
+    prefix_caching: bool = True
+    """Whether workers keep computed blocks; False is faster, and the same for traffic without prefixes."""
     coalesce: bool = True
     """Whether iterations that cannot differ are computed at once; it changes no result."""

@@ -23,6 +23,11 @@ class Latencies:
             self._slices.append((now_s, Histogram()))
         self._slices[-1][1].add(value_s, count)
 
+    def include(self, part: Histogram, *, now_s: float) -> None:
+        """Count all that was counted elsewhere since the last time."""
+        if part.count:
+            self._slices.append((now_s, part))
+
     def recent(self, *, now_s: float, name: str) -> Percentiles:
         """Return the window's percentiles; unknown of nothing."""
         while self._slices and self._slices[0][0] < now_s - self._window_s:

@@ -29,7 +29,7 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as raw:
             for number, line in enumerate(io.TextIOWrapper(raw, encoding="utf-8-sig"), 1):
-                text = line.strip()
+                text = line.rstrip()
                 if text:
                     yield number, text
     except OSError as error:

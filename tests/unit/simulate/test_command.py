@@ -1,0 +1,142 @@
+"""`swingpool simulate`, as a user calls it."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from swingpool.cli.main import main
+from swingpool_control.engine import profile
+from swingpool_control.simulation.cluster import Simulation
+
+ROOT = Path(__file__).resolve().parents[3]
+SAMPLE = ROOT / "manifests" / "samples" / "simulated.yaml"
+LOAD = """\
+phases:
+- {seconds: 10, requestsPerSecond: 4, mix: [{promptTokens: {mean: 200, sigma: 0.3}, outputTokens: 10}]}
+"""
+
+
+@pytest.fixture
+def traffic(tmp_path: Path) -> Path:
+    path = tmp_path / "load.yaml"
+    path.write_text(LOAD)
+    return path
+
+
+def simulate(traffic: Path, *arguments: str, cluster: Path = SAMPLE) -> Result:
+    return CliRunner().invoke(
+        main, ["simulate", "-f", str(cluster), "--traffic", str(traffic), *arguments], env={"COLUMNS": "160"}
+    )
+
+
+def test_policies_stand_side_by_side(traffic: Path, tmp_path: Path) -> None:
+    found, rows = tmp_path / "found.json", tmp_path / "rows.csv"
+    result = simulate(traffic, "--policy", "ours", "--policy", "static", "--json", str(found), "--csv", str(rows))
+    assert result.exit_code == 0, result.output
+    header = next(line for line in result.stdout.splitlines() if "ours" in line)
+    assert "static" in header
+    for name in ("met TTFT and ITL", "TTFT within 1.5 s (p95)", "accelerator hours", "workers started", "preemptions"):
+        assert name in result.stdout
+    content = json.loads(found.read_text())
+    assert [one["policy"] for one in content["results"]] == ["ours", "static"]
+    with rows.open() as file:
+        table = list(csv.DictReader(file))
+    for one in content["results"]:
+        mine = [row for row in table if row["policy"] == one["policy"]]
+        assert len(mine) == one["requests"] == one["completed"]
+        assert max(float(row["ttft_s"]) for row in mine) == pytest.approx(one["ttft"]["largest_s"], abs=1e-6)
+
+
+def test_equal_seeds_give_equal_files(traffic: Path, tmp_path: Path) -> None:
+    texts = []
+    for name, seed in (("a", "3"), ("b", "3"), ("c", "4")):
+        path = tmp_path / f"{name}.csv"
+        assert simulate(traffic, "--seed", seed, "--csv", str(path)).exit_code == 0
+        texts.append(path.read_text())
+    assert texts[0] == texts[1] != texts[2]
+
+
+@pytest.mark.parametrize("option", ["--json", "--csv"])
+def test_nothing_is_written_over_unasked(traffic: Path, tmp_path: Path, option: str) -> None:
+    path = tmp_path / "mine"
+    path.write_text("precious")
+    result = simulate(traffic, option, str(path))
+    assert result.exit_code == 1
+    assert f"{path} exists; give another name, or --force" in result.output
+    assert path.read_text() == "precious"
+    assert simulate(traffic, option, str(path), "--force").exit_code == 0
+    assert "precious" not in path.read_text()
+
+
+def test_ctrl_c_keeps_what_was_computed(traffic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    advance = Simulation.advance
+
+    def interrupted(self: Simulation, *, events: int) -> bool:
+        advance(self, events=events // 20)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Simulation, "advance", interrupted)
+    found = tmp_path / "found.json"
+    result = simulate(traffic, "--policy", "ours", "--policy", "static", "--json", str(found))
+    assert result.exit_code == 130
+    assert "ours (broken off)" in result.stdout
+    (only,) = json.loads(found.read_text())["results"]
+    assert not only["finished"]
+    assert only["completed"] > 0
+
+
+def test_a_profile_may_be_given_or_stand_in_the_file(traffic: Path, tmp_path: Path) -> None:
+    text = profile.built_in("demo").model_dump_json()
+    own = tmp_path / "own.json"
+    own.write_text(text)
+    resource = yaml.safe_load(SAMPLE.read_text())
+    resource["spec"]["profile"] = {"configMap": {"name": "profiles", "key": "demo.json"}}
+    config_map = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "profiles"},
+        "data": {"demo.json": text},
+    }
+    alone, both = tmp_path / "alone.yaml", tmp_path / "both.yaml"
+    alone.write_text(yaml.safe_dump(resource))
+    both.write_text(yaml.safe_dump_all([resource, config_map]))
+    tables = {
+        simulate(traffic).stdout.partition("\n")[2],
+        simulate(traffic, "--profile", "demo").stdout.partition("\n")[2],
+        simulate(traffic, "--profile", str(own)).stdout.partition("\n")[2],
+        simulate(traffic, cluster=both).stdout.partition("\n")[2],
+    }
+    assert len(tables) == 1
+    refused = simulate(traffic, cluster=alone)
+    assert refused.exit_code == 1
+    assert "no ConfigMap profiles with a key demo.json; add it, or give the profile with --profile" in refused.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--profile", "none-such"], "no built-in profile 'none-such'"),
+        (["--replicas", "swing"], "no POOL=N such as prefill=3"),
+        (["--replicas", "other=1"], "there is no pool 'other' to give replicas"),
+        (["--startup", "soon"], "is not a duration such as"),
+        (["--policy", "best"], "'best' is not one of"),
+    ],
+)
+def test_wrong_options_are_explained(traffic: Path, arguments: list[str], message: str) -> None:
+    result = simulate(traffic, *arguments)
+    assert result.exit_code != 0
+    assert message in result.output
+
+
+def test_a_wrong_cluster_is_named_by_file_and_field(traffic: Path, tmp_path: Path) -> None:
+    resource = yaml.safe_load(SAMPLE.read_text())
+    resource["spec"]["pools"][0]["replica"] = 3
+    path = tmp_path / "chat.yaml"
+    path.write_text(yaml.safe_dump(resource))
+    result = simulate(traffic, cluster=path)
+    assert result.exit_code == 1
+    assert "chat.yaml: spec.pools[0].replica: Extra inputs are not permitted" in result.output
