@@ -4,6 +4,8 @@ Each set is halved at random, many times; fitted on one half, tested on the othe
 over all halves; p95 and maximum are figures. So are two kinder tests: on every second point of a sweep, and on the very
 points that were fitted, which shows how much of the error is the measurements' own scatter. Splitwise's and DistServe's
 bars are on the median over all their sets, prefill and decode apart.
+
+The roofline, which has seen no measurement, is compared with all of them.
 """
 
 import sys
@@ -12,8 +14,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from benchmarks.harness import Run, main
-from swingpool_control.engine import held_out
-from swingpool_control.engine.fit import fit, relative_errors
+from swingpool_control.engine import facts, held_out, roofline
+from swingpool_control.engine.fit import fit, predict, relative_errors
 from swingpool_control.engine.held_out import Errors
 from swingpool_control.engine.measured import formats
 from swingpool_control.engine.measured.point import MeasuredSet, Phase
@@ -31,20 +33,35 @@ LIMITS = {
     ("distserve", Phase.PREFILL): 0.06,
     ("distserve", Phase.DECODE): 0.06,
 }
+DESCRIBED = {
+    "dynamo": ("llama-3.1-8b", "h200", 1.0),
+    "bloom-176b": ("bloom-176b", None, 2.0),
+    "llama2-70b": ("llama-2-70b", None, 2.0),
+    "opt-13b": ("opt-13b", "a100-80gb", 2.0),
+    "opt-66b": ("opt-66b", "a100-80gb", 2.0),
+}
+"""Part of a set's name to model, accelerator (None: the set's name tells) and bytes per weight."""
 HALVES, HALVES_QUICK = 200, 20
 
 
 def measure(run: Run) -> None:
     """Fit and test every set of every source."""
+    ratios: dict[Phase, list[float]] = {Phase.PREFILL: [], Phase.DECODE: []}
     for form, names in (("dynamo", DYNAMO), ("splitwise", SPLITWISE), ("distserve", DISTSERVE)):
         files = run.data(*names)
         if files is None:
             continue
         sets = [found for found in formats.read(form, files) if found.measured]
+        for phase, found in _roofline_ratios(sets).items():
+            ratios[phase] += found
+            _roofline(run, f"roofline_{form}_{phase}", found)
         errors = [_errors(run, form, found) for found in sets]
         for phase in (Phase.PREFILL, Phase.DECODE):
             value = _figures(run, form, phase, [found[phase] for found in errors])
             run.at_most(f"{form}_{phase}_median_error", value, LIMITS[form, phase])
+    for phase, found in ratios.items():
+        if found:
+            _roofline(run, f"roofline_all_{phase}", found)
     run.figures["mixed_steps"] = "no independent measured source found; not tested"
     run.say("mixed steps: no independent measured source was found, so nothing is claimed of them")
 
@@ -67,6 +84,35 @@ def _errors(run: Run, form: str, measured: MeasuredSet) -> Mapping[Phase, Errors
                 "fitted_points": round(float(np.median(own)), 4),
             }
     return errors
+
+
+def _roofline_ratios(sets: Iterable[MeasuredSet]) -> Mapping[Phase, list[float]]:
+    """Return predicted over measured time of every point."""
+    ratios: dict[Phase, list[float]] = {Phase.PREFILL: [], Phase.DECODE: []}
+    for measured in sets:
+        model, accelerator, weight_bytes = next(what for key, what in DESCRIBED.items() if key in measured.name)
+        step = roofline.step_cost(
+            facts.shape(model),
+            facts.accelerator(accelerator or ("h100" if "h100" in measured.name else "a100-80gb")),
+            tensor_parallel_size=measured.tensor_parallel_size,
+            weight_bytes=weight_bytes,
+        )
+        for phase, found in ratios.items():
+            points = measured.of(phase)
+            predicted = predict(step, points, max_batched_tokens=measured.max_batched_tokens)
+            found += [float(s) / point.seconds for s, point in zip(predicted, points, strict=True)]
+    return ratios
+
+
+def _roofline(run: Run, name: str, ratios: list[float]) -> None:
+    errors = np.abs(np.array(ratios) - 1)
+    run.figures[name] = {
+        "median": round(float(np.median(errors)), 3),
+        "p95": round(float(np.quantile(errors, 0.95)), 3),
+        "max": round(float(errors.max()), 3),
+        "predicted_over_measured_median": round(float(np.median(ratios)), 3),
+    }
+    run.say(f"{name}: {run.figures[name]}")
 
 
 def _figures(run: Run, form: str, phase: Phase, errors: Iterable[Errors]) -> float:

@@ -1,4 +1,4 @@
-"""`swingpool profile`: fit performance profiles to measurements, and show them.
+"""`swingpool profile`: make performance profiles, from measurements or from first principles, and show them.
 
 The fit is imported only when it is asked for: scipy takes longer to load than everything else here.
 """
@@ -9,11 +9,13 @@ from pathlib import Path
 import click
 
 from swingpool.cli import profile_table
+from swingpool_control.engine import facts, roofline
 from swingpool_control.engine.profile import Profile, ProfileError, built_in, built_in_names, parse
 
 LINK_BYTES_PER_S = 1.25e10
 LINK_LATENCY_S = 0.005
 STARTUP_S = 120.0
+WEIGHT_BYTES = {"bf16": 2.0, "fp8": 1.0}
 FORMATS = ("csv", "json", "dynamo", "distserve", "splitwise", "inferno")
 
 Existing = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -22,9 +24,9 @@ NotNegative = click.FloatRange(min=0)
 Count = click.IntRange(min=1)
 
 
-@click.group(help="Fit performance profiles to measurements, and show them.")
+@click.group(help="Make performance profiles, and show them.")
 def command() -> None:
-    """Fit performance profiles to measurements, and show them."""
+    """Make performance profiles, and show them."""
 
 
 @command.command("show")
@@ -115,6 +117,58 @@ def fit(
         measured = formats.choose(formats.read(form, contents, accelerators=count), set_name)
         profile = fitted.profile(measured, described, rng=np.random.default_rng(seed))
     except (MeasurementError, OSError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+    _write(profile, output, force=force)
+    click.echo("\n".join(profile_table.lines(profile)))
+    click.echo(f"\nwritten to {output}")
+
+
+@command.command("roofline")
+@click.option("--model", required=True, help="Model; its shape must be known, or be in --config.")
+@click.option("--accelerator", required=True, help="Accelerator, by product label or name, such as h200.")
+@click.option("--config", type=Existing, help="The model's config.json, if its shape is not known.")
+@click.option("--parameters", type=Positive, help="How many parameters it has; goes with --config.")
+@click.option("--tensor-parallel-size", type=Count, default=1, show_default=True)
+@click.option("--weights", type=click.Choice(tuple(WEIGHT_BYTES)), default="bf16", show_default=True)
+@click.option("--max-batched-tokens", type=Count, default=8192, show_default=True)
+@click.option("--max-sequences", type=Count, default=1024, show_default=True)
+@click.option("--name", help="The profile's name. Default: from model and accelerator.")
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="File to write.")
+@click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
+def from_first_principles(
+    *,
+    model: str,
+    accelerator: str,
+    config: Path | None,
+    parameters: float | None,
+    tensor_parallel_size: int,
+    weights: str,
+    max_batched_tokens: int,
+    max_sequences: int,
+    name: str | None,
+    output: Path,
+    force: bool,
+) -> None:
+    """Write a profile from first principles, for what nobody measured: the least time that the hardware allows."""
+    if (config is None) != (parameters is None):
+        raise click.UsageError("--config and --parameters go together")
+    try:
+        if config is None or parameters is None:
+            shape = facts.shape(model)
+        else:
+            shape = facts.shape_of_config(config.read_bytes(), origin=str(config), name=model, parameters=parameters)
+        found = facts.accelerator(accelerator)
+        profile = roofline.profile(
+            shape,
+            found,
+            name=name or _name(model, f"{found.name}-tp{tensor_parallel_size}-roofline"),
+            models=(model,),
+            tensor_parallel_size=tensor_parallel_size,
+            weight_bytes=WEIGHT_BYTES[weights],
+            max_batched_tokens=max_batched_tokens,
+            max_sequences=max_sequences,
+        )
+    except (OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
     _write(profile, output, force=force)
     click.echo("\n".join(profile_table.lines(profile)))

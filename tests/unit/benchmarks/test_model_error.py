@@ -12,8 +12,8 @@ def test_what_has_no_data_is_skipped_and_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = ["model,hardware,prompt_size,batch_size,token_size,prompt_time,token_time,tensor_parallel"]
-    lines += [f"m,h,{n},1,128,{20 + n / 10},{30 + n / 1000},8" for n in range(500, 4000, 500)]
-    lines += [f"m,h,256,{b},128,{20 + 25.6 * b},{30 + b / 2},8" for b in (1, 2, 4, 8, 16, 32)]
+    lines += [f"bloom-176b,a100-80gb,{n},1,128,{20 + n / 10},{30 + n / 1000},8" for n in range(500, 4000, 500)]
+    lines += [f"bloom-176b,a100-80gb,256,{b},128,{20 + 25.6 * b},{30 + b / 2},8" for b in (1, 2, 4, 8, 16, 32)]
     (tmp_path / "splitwise").mkdir()
     (tmp_path / "splitwise" / "perf_model.csv").write_text("\n".join(lines) + "\n")
     monkeypatch.setattr(harness, "DATA", tmp_path)

@@ -138,3 +138,33 @@ def test_every_form_is_offered_and_scipy_is_loaded_only_to_fit() -> None:
     assert set(command.FORMATS) == set(formats.FORMATS)
     check = "import sys, swingpool.cli.profile; sys.exit('scipy' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+def roofline(output: Path, *further: str) -> Result:
+    return CliRunner().invoke(
+        command.command, ["roofline", "--accelerator", "NVIDIA-H200", "-o", str(output), *further]
+    )
+
+
+def test_a_roofline_of_a_known_model(tmp_path: Path) -> None:
+    output = tmp_path / "profile.json"
+    result = roofline(output, "--model", "Qwen/Qwen3-32B", "--weights", "fp8", "--tensor-parallel-size", "2")
+    assert result.exit_code == 0, result.output
+    assert "derived from" in result.output
+    assert "roofline" in result.output
+    found = profile.parse(output.read_bytes(), origin="profile.json")
+    assert found.name == "qwen3-32b-h200-tp2-roofline"
+    assert found.fits(model="Qwen3-32B", product="NVIDIA-H200")
+    assert roofline(output, "--model", "Qwen/Qwen3-32B").exit_code == 1
+
+
+def test_a_roofline_of_a_models_own_file(tmp_path: Path) -> None:
+    config, output = tmp_path / "config.json", tmp_path / "profile.json"
+    config.write_text('{"num_hidden_layers": 28, "hidden_size": 3072, "num_attention_heads": 24}')
+    given = ("--model", "org/Small", "--config", str(config))
+    assert "--config and --parameters go together" in roofline(output, *given).output
+    assert roofline(output, *given, "--parameters", "3.2e9").exit_code == 0
+    assert profile.parse(output.read_bytes(), origin="").models == ["org/Small"]
+    unknown = roofline(tmp_path / "other.json", "--model", "org/Small")
+    assert unknown.exit_code == 1
+    assert "the shape of model 'org/Small' is not known" in unknown.output
