@@ -144,7 +144,7 @@ def _solve(points: Sequence[Measurement], knees: Knees, budget: int) -> Array:
     solution = np.zeros(len(scale))
     for _ in range(REWEIGHTINGS):
         before = solution
-        solution = nnls(relative / scale * weights[:, None], target * weights)[0]
+        solution = nnls(relative / scale * weights[:, None], target * weights, maxiter=1000)[0]
         errors = np.abs(relative / scale @ solution - target)
         weights = np.sqrt(np.minimum(1.0, LINEAR_BEYOND / np.maximum(errors, EXACT)))
         if np.allclose(solution, before, rtol=1e-6, atol=1e-12):

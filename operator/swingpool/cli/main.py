@@ -10,7 +10,7 @@ import click
 COMMANDS = {
     "crd": "Print the CustomResourceDefinition.",
     "manager": "Run the manager.",
-    "profile": "Fit performance profiles to measurements, and show them.",
+    "profile": "Make performance profiles, from measurements or first principles, and show them.",
     "picker": "Run the endpoint picker beside Envoy.",
     "simulate": "Simulate a cluster under a load, with the live decisions.",
     "worker": "Run a simulated vLLM worker.",
