@@ -1,7 +1,6 @@
 """A whole router on loopback: Envoy, picker and simulated workers, each a real process, listed in a file."""
 
 import json
-import os
 import signal
 import subprocess
 from contextlib import ExitStack
@@ -16,15 +15,11 @@ from swingpool.telemetry.router_state import decode
 from swingpool_control import names
 from swingpool_control.observation import RouterObservation, WorkerObservation
 from swingpool_control.resources.envoy import EnvoySettings, bootstrap
-from tests.support.processes import free_port, swingpool
+from tests.support.processes import free_port, simulated_worker, swingpool
 from tests.support.waiting import until_async
 
 MODEL = "simulated"
 QUEUE_TIMEOUT_S = 2.0
-
-_KV = json.dumps(
-    {"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_load_failure_policy": "recompute"}  # as in clusters
-)
 
 
 @dataclass(kw_only=True)
@@ -95,13 +90,10 @@ class Stand:
     def start_worker(self, name: str) -> None:
         """Start a worker, again if it was killed; it keeps its ports."""
         worker = self.workers[name]
-        environment = {
-            **os.environ,
-            "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
-            "VLLM_NIXL_SIDE_CHANNEL_PORT": str(worker.side_port),
-        }
-        arguments = ("--model", MODEL, "--host", "127.0.0.1", "--port", str(worker.port), "--speedup", "4")
-        worker.process = self._spawn(name, [*swingpool("worker"), *arguments, "--kv-transfer-config", _KV], environment)
+        command, environment = simulated_worker(
+            model=MODEL, port=worker.port, side_port=worker.side_port, policy="recompute"
+        )
+        worker.process = self._spawn(name, command, environment)
 
     def signal_worker(self, name: str, number: signal.Signals) -> None:
         """Send a worker a signal; SIGSTOP makes it hang as a frozen node would."""

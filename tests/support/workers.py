@@ -1,15 +1,13 @@
 """Simulated workers as real processes on free loopback ports, for tests that need something to talk to."""
 
 import http.client
-import json
-import os
 import signal
 import subprocess
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from tests.support.processes import free_port, swingpool
+from tests.support.processes import free_port, simulated_worker
 from tests.support.waiting import until
 
 END_TIMEOUT_S = 30.0
@@ -32,22 +30,16 @@ class WorkerProcess:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._wait = wait
-        config = {
-            "kv_connector": "NixlConnector",
-            "kv_role": "kv_both",
-            "kv_load_failure_policy": policy,
-            "kv_connector_extra_config": {"kv_lease_duration": lease_s},
-        }
-        self._command = [
-            *swingpool("worker", "--served-model-name", MODEL, "--host"),
-            *("127.0.0.1", "--port", str(self.port), "--speedup", str(speedup), "--profile", "demo"),
-            *("--kv-transfer-config", json.dumps(config), *arguments),
-        ]
-        self._environment = os.environ | {
-            "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
-            "VLLM_NIXL_SIDE_CHANNEL_PORT": str(free_port()),
-            "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "60",
-        }
+        self._command, environment = simulated_worker(
+            *arguments,
+            model=MODEL,
+            port=self.port,
+            side_port=free_port(),
+            policy=policy,
+            lease_s=lease_s,
+            speedup=speedup,
+        )
+        self._environment = environment | {"VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "60"}
         self.process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> "WorkerProcess":
