@@ -203,7 +203,7 @@ def _fetch(target: Cluster, url: str) -> str:
 
 
 def _await(condition: Callable[[], bool], what: str) -> None:
-    wait_until(condition, timeout_s=_PATIENCE_S, what=what)
+    wait_until(what, condition, limit_s=_PATIENCE_S)
 
 
 def _expect(holds: bool, what: str) -> None:

@@ -114,7 +114,7 @@ class ControlPlane:
     def wait_for_controllers(self) -> None:
         """Wait until the controllers work: until there is a default ServiceAccount, without which pods are refused."""
         path = "/api/v1/namespaces/default/serviceaccounts/default"
-        self._processes.wait_ready("kube-controller-manager", lambda: self._exists(path), timeout_s=60.0)
+        self._processes.wait_ready("kube-controller-manager", lambda: self._exists(path), limit_s=60.0)
 
     def stop(self) -> None:
         """End every process; what they wrote stays."""
@@ -211,7 +211,7 @@ class ControlPlane:
 
     def _start_api_server(self, program: Path) -> None:
         self._processes.start("kube-apiserver", self.api_server_command(program))
-        self._processes.wait_ready("kube-apiserver", self._answers, timeout_s=60.0)
+        self._processes.wait_ready("kube-apiserver", self._answers, limit_s=60.0)
 
     def _answers(self) -> bool:
         if not self.ca_file.exists():

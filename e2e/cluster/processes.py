@@ -27,12 +27,12 @@ def start_time(pid: int) -> str | None:
     return None if fields[0] in "ZX" else fields[19]
 
 
-def wait_until(condition: Callable[[], bool], *, timeout_s: float, what: str) -> None:
-    """Wait for a condition. Raises ClusterError, naming `what`, once `timeout_s` seconds have passed."""
-    deadline = time.monotonic() + timeout_s
+def wait_until(what: str, condition: Callable[[], bool], *, limit_s: float) -> None:
+    """Wait for a condition. Raises ClusterError, naming `what`, once `limit_s` seconds have passed."""
+    deadline = time.monotonic() + limit_s
     while not condition():
         if time.monotonic() > deadline:
-            raise ClusterError(f"{what}: not within {timeout_s:.0f} s")
+            raise ClusterError(f"{what}: not within {limit_s:.0f} s")
         time.sleep(_POLL_S)
 
 
@@ -76,14 +76,14 @@ class Processes:
         _reap(pid)
         return pid if record["started"] is not None and start_time(pid) == record["started"] else None
 
-    def wait_ready(self, name: str, ready: Callable[[], bool], *, timeout_s: float) -> None:
+    def wait_ready(self, name: str, ready: Callable[[], bool], *, limit_s: float) -> None:
         """Wait until a daemon is ready. Raises ClusterError with the end of its log if it dies or takes too long."""
 
         def settled() -> bool:
             return self.pid(name) is None or ready()
 
         try:
-            wait_until(settled, timeout_s=timeout_s, what=f"{name} ready")
+            wait_until(f"{name} ready", settled, limit_s=limit_s)
         except ClusterError as error:
             raise ClusterError(f"{error}\n{self.tail(name)}") from None
         if self.pid(name) is None:

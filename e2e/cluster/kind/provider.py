@@ -111,11 +111,11 @@ class KindCluster:
         """Let the kubelet end the API server, keep it away, and let it start again; wait until it is ready."""
         _run(config.stop_api_server())
         try:
-            wait_until(lambda: not self._api_ready(), timeout_s=_API_SERVER_S, what="the API server's end")
+            wait_until("the API server's end", lambda: not self._api_ready(), limit_s=_API_SERVER_S)
             time.sleep(outage_s)
         finally:
             _run(config.start_api_server())
-        wait_until(self._api_ready, timeout_s=_API_SERVER_S, what="the API server's return")
+        wait_until("the API server's return", self._api_ready, limit_s=_API_SERVER_S)
 
     def kill_container(self, namespace: str, pod: str, container: str, signal: int) -> None:
         """Send a signal to a container's first process, on the node that runs it."""

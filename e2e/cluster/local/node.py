@@ -63,7 +63,7 @@ class Node:
 
     def finish(self, api: Api) -> None:
         """Wait until the node is Ready and give it its GPUs. Raises ClusterError with the kubelet's words otherwise."""
-        self._processes.wait_ready(self._kubelet, lambda: self._ready(api), timeout_s=60.0)
+        self._processes.wait_ready(self._kubelet, lambda: self._ready(api), limit_s=60.0)
         operation = {"op": "add", "path": "/status/capacity/nvidia.com~1gpu", "value": str(self.spec.gpus)}
         path = f"/api/v1/nodes/{self.spec.name}/status"
         api.call("PATCH", path, [operation], content_type="application/json-patch+json")
@@ -149,7 +149,7 @@ class Node:
         )
         command = [*unshare, "containerd", "--config", str(self._directory / configuration)]
         self._processes.start(self._containerd, command)
-        self._processes.wait_ready(self._containerd, self._runtime_answers, timeout_s=60.0)
+        self._processes.wait_ready(self._containerd, self._runtime_answers, limit_s=60.0)
 
     def _purge(self) -> None:
         """Remove the containers that an earlier cluster left in the store; its images stay."""

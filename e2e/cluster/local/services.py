@@ -69,7 +69,7 @@ class Services:
 
     def finish(self) -> None:
         """Wait until CoreDNS has read the cluster's Services. Raises ClusterError with its words if it does not."""
-        self._processes.wait_ready("coredns", _dns_ready, timeout_s=30.0)
+        self._processes.wait_ready("coredns", _dns_ready, limit_s=30.0)
 
     def stop(self) -> None:
         """End both."""

@@ -129,13 +129,13 @@ async def test_nobody_is_there(stand: Stand, session: aiohttp.ClientSession) -> 
     async def queued() -> bool:
         return (await stand.state(session)).queued_requests == 1
 
-    await until_async("the request waits", queued, within_s=QUEUE_TIMEOUT_S)
+    await until_async("the request waits", queued, limit_s=QUEUE_TIMEOUT_S)
     refused = await waiting
     assert refused.status == 503
     assert int(refused.headers["retry-after"]) > 0
     assert json.loads(refused.text)["error"]["type"] == "server_error"
     later = asyncio.create_task(ask(session, stand.url, completion()))
-    await until_async("the next request waits", queued, within_s=QUEUE_TIMEOUT_S)
+    await until_async("the next request waits", queued, limit_s=QUEUE_TIMEOUT_S)
     stand.workers["d1"].ready = True
     stand.list_workers()
     assert (await later).status == 200

@@ -123,7 +123,7 @@ async def test_a_client_that_leaves_during_prefill_leaves_nothing(stand: Stand, 
         return all(w.prefills_in_flight == 0 and w.pending_prefill_tokens == 0 for w in workers)
 
     try:
-        await until_async("the leg is gone from the accounting", idle, within_s=5)
+        await until_async("the leg is gone from the accounting", idle, limit_s=5)
     finally:
         for name in ("p0", "p1"):
             await stand.fault(session, name)

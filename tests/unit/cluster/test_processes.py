@@ -33,7 +33,7 @@ def test_ends_a_daemon_that_ignores_sigterm(tmp_path: Path) -> None:
     processes = Processes(tmp_path)
     pid = processes.start("stubborn", [sys.executable, "-c", _STUBBORN])
     log = tmp_path / "stubborn.log"
-    processes.wait_ready("stubborn", lambda: log.read_text() == "up\n", timeout_s=30.0)
+    processes.wait_ready("stubborn", lambda: log.read_text() == "up\n", limit_s=30.0)
     processes.stop("stubborn", patience_s=0.1)
     assert start_time(pid) is None
 
@@ -62,16 +62,16 @@ def test_tells_the_last_words_of_a_daemon_that_dies(tmp_path: Path) -> None:
     processes = Processes(tmp_path)
     processes.start("mortal", ["sh", "-c", "echo no such flag >&2; exit 2"])
     with pytest.raises(ClusterError, match=r"mortal ended by itself:\n.*mortal\.log:\nno such flag"):
-        processes.wait_ready("mortal", lambda: False, timeout_s=30.0)
+        processes.wait_ready("mortal", lambda: False, limit_s=30.0)
 
 
 def test_tells_what_took_too_long(tmp_path: Path) -> None:
     processes = Processes(tmp_path)
     processes.start("slow", ["sh", "-c", "echo starting; exec sleep 60"])
     try:
-        wait_until(lambda: "starting" in processes.tail("slow"), timeout_s=30.0, what="the first words")
+        wait_until("the first words", lambda: "starting" in processes.tail("slow"), limit_s=30.0)
         with pytest.raises(ClusterError, match=r"slow ready: not within 0 s\n(.|\n)*starting"):
-            processes.wait_ready("slow", lambda: False, timeout_s=0.2)
+            processes.wait_ready("slow", lambda: False, limit_s=0.2)
     finally:
         processes.stop("slow")
 
@@ -79,5 +79,5 @@ def test_tells_what_took_too_long(tmp_path: Path) -> None:
 def test_starts_by_way_of_a_prefix(tmp_path: Path) -> None:
     processes = Processes(tmp_path, prefix=["sh", "-c", 'echo first; exec "$@"', "sh"])
     processes.start("told", ["echo", "second"])
-    wait_until(lambda: "second" in processes.tail("told"), timeout_s=30.0, what="the echo")
+    wait_until("the echo", lambda: "second" in processes.tail("told"), limit_s=30.0)
     assert processes.tail("told").endswith("first\nsecond")
