@@ -68,7 +68,7 @@ def test_the_manager_understands_its_arguments(helm: Helm, values: str) -> None:
     container = _container(helm.render(*VALUES[values]))
     assert container["command"] == ["swingpool", "manager"]
     context = manager.command.make_context("manager", list(container["args"]))
-    assert context.params["image"] == container["image"]
+    assert context.params["swingpool_image"] == container["image"]
 
 
 @pytest.mark.parametrize(
