@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from swingpool_control.actions import Action, SetReplicas
+from swingpool_control.actions import Action, EmitEvent, SetReplicas
 from swingpool_control.api.quantities import seconds
 from swingpool_control.api.v1alpha1 import ReplicaMode, ScalingMode
 from swingpool_control.figures import Unknown
@@ -135,14 +135,15 @@ def _act(
 
 
 def _taken_over(view: ClusterView, pool: PoolFacts, actions: tuple[Action, ...]) -> list[Action]:
-    """The write that makes a number ours which something else set: what that does next is seen then."""
+    """Tell that something else set a pool's number, and make it ours if it stays: what that does next is seen then."""
     state = next(state for state in view.pools if state.pool == pool.name)
     if not state.foreign_scaler or _is_only_recommended(view, pool):
         return []
+    message = f"pool {pool.name}: {state.foreign_scaler} set {state.replicas} replicas, which Swingpool decides"
+    told = EmitEvent(type="Warning", reason="ForeignScaler", message=message)
     if any(isinstance(action, SetReplicas) for action in actions):
-        return []
-    reason = f"{state.foreign_scaler} set them, and Swingpool decides them"
-    return [SetReplicas(pool=pool.name, replicas=state.replicas, reason=reason)]
+        return [told]
+    return [told, SetReplicas(pool=pool.name, replicas=state.replicas, reason="they stay, and are Swingpool's again")]
 
 
 def _is_only_recommended(view: ClusterView, pool: PoolFacts) -> bool:

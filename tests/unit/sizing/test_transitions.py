@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from swingpool_control import names
-from swingpool_control.actions import Action, PatchWorker, SetReplicas
+from swingpool_control.actions import Action, EmitEvent, PatchWorker, SetReplicas
 from swingpool_control.observation import WorkerLoad
 from swingpool_control.sizing.memory import SizingMemory
 from swingpool_control.sizing.step import step
@@ -133,5 +133,8 @@ def test_a_number_that_something_else_set_is_taken_over_where_it_may_stay() -> N
     fleet.create("decode", ready=True)
     actions = decide(in_pool(fleet.view(), "decode", foreign_scaler="kubectl"))
     assert [(a.pool, a.replicas) for a in actions if isinstance(a, SetReplicas)] == [("decode", 2)]
+    assert [a.message for a in actions if isinstance(a, EmitEvent)] == [
+        "pool decode: kubectl set 2 replicas, which Swingpool decides"
+    ]
     fleet.spec = spec(pools(prefill=(1, 1), decode=(1, 4)), scaling={"mode": "Recommend"})
     assert decide(in_pool(fleet.view(), "decode", foreign_scaler="kubectl")) == ()
