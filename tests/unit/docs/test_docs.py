@@ -66,7 +66,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_an_index_leads_to_every_page(index: str, pages: str) -> None:
     page = ROOT / index
     targets = {(page.parent / target).resolve() for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text())}
-    assert {path for path in ROOT.glob(pages)} - targets - {page} == set()
+    assert set(ROOT.glob(pages)) - targets - {page} == set()
 
 
 def test_every_dependency_has_its_reason_in_a_record() -> None:
