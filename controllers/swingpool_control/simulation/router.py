@@ -199,7 +199,6 @@ class Router:
         if order:
             self._generate(flight, self._members[order[0]], source)
             return
-        source.runner.release(source.lease)
         flight.asked = PlacementRequest(
             prompt_tokens=flight.arrival.prompt_tokens, whole_because="no decode worker was left after its prefill"
         )

@@ -13,7 +13,7 @@ from swingpool.simulate.run import Runs, run
 from swingpool.simulate.table import table
 from swingpool.traffic.jsonl import BLOCK_TOKENS
 from swingpool.traffic.lines import TrafficError
-from swingpool.traffic.read import FORMATS, Scaling, read
+from swingpool.traffic.read import FORMATS, WITHOUT_PREFIXES, Scaling, detect, read
 from swingpool.traffic.synthetic import Seeds
 from swingpool_control.api.quantities import seconds
 from swingpool_control.simulation.cluster import SimulationError
@@ -152,6 +152,8 @@ def command(
             if path is not None:
                 output.check(path, force=force)
         described = cluster_file.read(cluster, profile_of=profile)
+        kind = kind or detect(traffic)
+        settings = replace(settings, prefix_caching=kind not in WITHOUT_PREFIXES)
         chosen = tuple(replace(settings, policy=POLICIES[name]) for name in dict.fromkeys(policies))
         with output.request_rows(csv_path, force=force) as rows:
             found = run(

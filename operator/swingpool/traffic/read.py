@@ -12,6 +12,8 @@ from swingpool.traffic.synthetic import Seeds
 from swingpool_control.simulation.traffic import Arrival
 
 FORMATS = ("azure", "mooncake", "dynamo", "synthetic")
+WITHOUT_PREFIXES = ("azure",)
+"""Formats that tell nothing of what prompts share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

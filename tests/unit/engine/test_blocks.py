@@ -1,8 +1,10 @@
 """KV blocks: shared by prefix, evicted by age, never lost."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from swingpool_control.engine.blocks import BlockPool
+from swingpool_control.engine.blocks import BlockPool, UnnamedPool
 
 
 def test_the_oldest_free_block_is_taken_first_and_forgotten() -> None:
@@ -54,3 +56,22 @@ def test_refusals() -> None:
         pool.release([0])
     with pytest.raises(ValueError, match="at least one KV block"):
         BlockPool(0)
+
+
+@given(steps=st.lists(st.tuples(st.booleans(), st.integers(0, 8)), max_size=40))
+def test_counted_blocks_are_as_many_as_named_ones(steps: list[tuple[bool, int]]) -> None:
+    named, counted = BlockPool(12), UnnamedPool(12)
+    held: list[tuple[list[int], list[int]]] = []
+    for takes, count in steps:
+        if takes and count <= named.free:
+            held.append((named.allocate(count), counted.allocate(count)))
+        elif held:
+            ours, theirs = held.pop()
+            named.release(ours)
+            counted.release(theirs)
+        assert (named.free, named.used) == (counted.free, counted.used)
+        if named.free < 12:
+            with pytest.raises(ValueError, match="free"):
+                counted.allocate(counted.free + 1)
+            with pytest.raises(ValueError, match="are held"):
+                counted.release([0] * (counted.used + 1))

@@ -86,6 +86,26 @@ def test_equal_seeds_give_equal_results() -> None:
     assert other != first
 
 
+def test_counting_blocks_finds_the_same_as_naming_them_where_nothing_is_shared() -> None:
+    # More than the decode worker's KV cache holds, so that it preempts: that is where blocks decide.
+    wanted = spec(SCALED)
+    arrivals = load(40, 3, prompt=200, output=2500)
+    named, once = simulate(wanted, arrivals)
+    counted, again = simulate(wanted, arrivals, replace(STATIC, prefix_caching=False))
+    assert named.preemptions > 0
+    assert named == counted
+    assert once == again
+
+
+def test_a_cached_prefix_shortens_the_prompt() -> None:
+    shared = [Arrival(float(number), 1024, 2, (1, 2), 512) for number in range(10)]
+    with_cache, _ = simulate(spec(), shared)
+    without, _ = simulate(spec(), shared, replace(STATIC, prefix_caching=False))
+    assert with_cache.ttft.p50_s is not None
+    assert without.ttft.p50_s is not None
+    assert with_cache.ttft.p50_s < 0.5 * without.ttft.p50_s
+
+
 def test_the_order_of_pools_does_not_matter_under_one_role_each() -> None:
     names = spec(SCALED)
     turned = spec(list(reversed(SCALED)))
