@@ -7,6 +7,7 @@ import pytest
 
 from e2e.cluster.binaries import CONTROL_PLANE, binaries
 from e2e.cluster.controlplane import ControlPlane, on_loopback
+from tests.support import inference_clusters
 from tests.support.helm import Helm
 
 
@@ -25,6 +26,13 @@ def control_plane() -> Iterator[ControlPlane]:
     """A control plane whose controllers run; pods stay Pending, since it has neither scheduler nor nodes."""
     with on_loopback() as plane:
         yield plane
+
+
+@pytest.fixture(scope="session")
+def plane(control_plane: ControlPlane) -> ControlPlane:
+    """The control plane that serves InferenceClusters, as the committed definition describes them."""
+    inference_clusters.install(control_plane)
+    return control_plane
 
 
 @pytest.fixture(scope="session")

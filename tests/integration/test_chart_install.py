@@ -12,6 +12,7 @@ from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.interface import ClusterError
 from tests.integration.test_chart import ONE, TWO, VALUES
 from tests.support.helm import CHART, NAMESPACE, RELEASE, Helm
+from tests.support.inference_clusters import changed, smallest
 from tests.support.kubernetes import delete_namespace, kubectl, make_namespace
 from tests.support.resource_specs import render, spec_of
 from tests.support.waiting import until
@@ -22,16 +23,7 @@ OTHER = "chart-other"
 NAMESPACES = (NAMESPACE, ONE, TWO, OTHER)
 DEFINITION = "inferenceclusters.swingpool.dev"
 MANAGER = f"system:serviceaccount:{NAMESPACE}:swingpool"
-CLUSTER = {
-    "apiVersion": "swingpool.dev/v1alpha1",
-    "kind": "InferenceCluster",
-    "metadata": {"name": "kept", "namespace": ONE},
-    "spec": {
-        "model": {"name": "Qwen/Qwen3-32B"},
-        "objectives": {"ttft": {"p95": "500ms"}, "itl": {"p95": "40ms"}},
-        "pools": [{"name": "prefill", "role": "Prefill"}, {"name": "decode", "role": "Decode"}],
-    },
-}
+CLUSTER = changed(smallest(), metadata__name="kept", metadata__namespace=ONE)
 
 
 @pytest.fixture(scope="module")

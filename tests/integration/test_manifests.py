@@ -24,13 +24,6 @@ def _load(path: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.fixture(scope="module")
-def plane(control_plane: ControlPlane) -> ControlPlane:
-    """The control plane that serves InferenceClusters."""
-    inference_clusters.install(control_plane)
-    return control_plane
-
-
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_a_sample_is_accepted_under_strict_validation_and_rendered(plane: ControlPlane, path: Path) -> None:
     sample = _load(path)

@@ -11,10 +11,9 @@ from tests.support.manager_stand import ManagerProcess, Place, manager, place
 
 
 @pytest.fixture(scope="module")
-def here(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def here(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """A namespace with the manager's ServiceAccount."""
-    inference_clusters.install(control_plane)
-    with place(control_plane, tmp_path_factory.mktemp("manager")) as made:
+    with place(plane, tmp_path_factory.mktemp("manager")) as made:
         yield made
 
 

@@ -15,7 +15,7 @@ from e2e.system.install import System
 from e2e.system.kubernetes import Kubernetes
 from e2e.system.waiting import wait_until
 from swingpool_control import names
-from tests.support import inference_clusters, kubernetes
+from tests.support import kubernetes
 from tests.support.waiting import ENOUGH_S
 
 SAMPLE = Path(__file__).parents[3] / "e2e" / "demo" / "sample.yaml"
@@ -35,10 +35,9 @@ class ClusterOfKubectl:
 
 
 @pytest.fixture(scope="module")
-def system(control_plane: ControlPlane) -> System:
-    inference_clusters.install(control_plane)
-    cluster: Any = ClusterOfKubectl(control_plane)
-    return System(cluster, Kubernetes(control_plane.kubeconfig), "localhost/swingpool:test")
+def system(plane: ControlPlane) -> System:
+    cluster: Any = ClusterOfKubectl(plane)
+    return System(cluster, Kubernetes(plane.kubeconfig), "localhost/swingpool:test")
 
 
 @pytest.fixture(scope="module")
