@@ -58,7 +58,7 @@ def observe(view: ClusterView, *, now_unix_s: float, last_shape: Shape = DEFAULT
     if isinstance(router, Unknown):
         return router
     if now_unix_s - router.at_unix_s > STALE_S:
-        return Unknown(f"the router's figures are older than {STALE_S:.0f} s")
+        return Unknown(f"the router's figures are older than {STALE_S:.0f} s, or its clock is behind")
     ready = {worker.pod for worker in view.workers if worker.ready and not worker.deleting}
     if ready and not ready & {worker.pod for worker in router.workers}:
         return Unknown("the router sees none of the ready workers")

@@ -33,6 +33,7 @@ from swingpool_control.figures import Unknown
 from swingpool_control.observation import RouterObservation, WorkerLoad
 from swingpool_control.resources.pod_template import PodTemplateError
 from swingpool_control.sizing import step as sizing
+from swingpool_control.sizing.memory import PERIOD_S
 from swingpool_control.swing import step as swing
 from swingpool_control.timestamps import unix_seconds
 from swingpool_control.view import ClusterView
@@ -252,9 +253,10 @@ class Rounds:
         memory.sizing_memory, memory.plan = result.memory, result.plan
         self._say(memory, "sizing", result.summary)
         outcome = await self._act(seen, memory, result.actions)
-        memory.sizing.at = self.monotonic() + self._after(
-            memory.sizing, outcome.failed, min(result.next_step_s, self.periods.sizing_s)
-        )
+        period_s = self.periods.sizing_s
+        if result.next_step_s < PERIOD_S:  # workers drain: it looks sooner than usual
+            period_s = min(result.next_step_s, period_s)
+        memory.sizing.at = self.monotonic() + self._after(memory.sizing, outcome.failed, period_s)
 
     async def _swing(self, seen: _Seen, memory: ClusterMemory) -> None:
         if not memory.swing.now(self.monotonic()):

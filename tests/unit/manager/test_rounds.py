@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
@@ -24,6 +24,7 @@ from swingpool.telemetry.worker_load import WorkerLoads
 from swingpool_control.actions import Action
 from swingpool_control.figures import Unknown
 from swingpool_control.sizing import step as sizing
+from swingpool_control.sizing.memory import SizingMemory, SizingResult
 from swingpool_control.swing import step as swing
 from swingpool_control.swing.memory import SwingMemory, SwingResult
 from swingpool_control.view import ClusterView
@@ -345,3 +346,21 @@ async def test_a_fault_in_one_loop_stops_neither_the_other_nor_the_status(monkey
     text = generate_latest(world.rounds.metrics.registry).decode()
     (line,) = [line for line in text.splitlines() if line.startswith("swingpool_manager_faults_total{")]
     assert 1 <= float(line.rsplit(" ", 1)[1]) < 10, "and sizing is tried again ever more slowly"
+
+
+async def test_sizing_is_as_rare_as_it_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.rounds = replace(world.rounds, periods=Periods(sizing_s=60.0))
+    decide, calls = sizing.step, 0
+
+    def spy(view: ClusterView, memory: SizingMemory, *, now_unix_s: float) -> SizingResult:
+        nonlocal calls
+        calls += 1
+        return decide(view, memory, now_unix_s=now_unix_s)
+
+    monkeypatch.setattr(sizing, "step", spy)
+    world.put()
+    for _ in range(125):
+        await world.round()
+        world.now += 1
+    assert calls == 3
