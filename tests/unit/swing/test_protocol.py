@@ -186,7 +186,8 @@ def test_a_swing_worker_may_be_given_its_other_role_by_hand() -> None:
 def test_a_stale_router_is_unknown() -> None:
     fleet = Fleet(spec())
     view = replace(fleet.view(), router=replace(fleet.observation(), at_unix_s=T0 - 60))
-    assert step(view, SwingMemory(), now_unix_s=T0).summary == "hold: the router's figures are older than 30 s, or its clock is behind"
+    summary = step(view, SwingMemory(), now_unix_s=T0).summary
+    assert summary == "hold: the router's figures are older than 30 s, or its clock is behind"
     assert not isinstance(view.router, Unknown)
 
 
