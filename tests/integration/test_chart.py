@@ -11,8 +11,6 @@ from swingpool.manager.permissions import FINALIZERS, LEASE_PERMISSIONS, PERMISS
 from swingpool_control.resources.settings import RenderSettings
 from tests.support.helm import CHART, NAMESPACE, Helm
 
-pytestmark = pytest.mark.integration
-
 ONE, TWO = "chart-one", "chart-two"
 VALUES: dict[str, tuple[str, ...]] = {
     "defaults": (),

@@ -17,8 +17,6 @@ from tests.support.kubernetes import delete_namespace, kubectl, make_namespace
 from tests.support.resource_specs import render, spec_of
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.integration
-
 OTHER = "chart-other"
 NAMESPACES = (NAMESPACE, ONE, TWO, OTHER)
 DEFINITION = "inferenceclusters.swingpool.dev"

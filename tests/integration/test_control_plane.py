@@ -9,8 +9,6 @@ from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.interface import ClusterError
 from tests.support.kubernetes import delete_namespace, kubectl, make_namespace
 
-pytestmark = pytest.mark.integration
-
 
 def test_answers_kubectl_with_the_pinned_version(control_plane: ControlPlane) -> None:
     version = json.loads(kubectl(control_plane, "version", "-o", "json"))

@@ -14,8 +14,6 @@ from tests.support.kubernetes import delete_namespace, kubectl, make_namespace
 from tests.support.resource_specs import child, render
 from tools import manifests
 
-pytestmark = pytest.mark.integration
-
 SAMPLES = sorted((manifests.ROOT / "manifests" / "samples").glob("*.yaml"))
 
 

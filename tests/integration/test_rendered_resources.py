@@ -10,8 +10,6 @@ from e2e.cluster.interface import ClusterError
 from tests.support.kubernetes import delete_namespace, make_namespace, path
 from tests.support.resource_specs import SPECS, child, render, spec_of
 
-pytestmark = pytest.mark.integration
-
 NAMESPACE = "rendered-resources"
 CHECK_ONLY = "dryRun=All&fieldValidation=Strict"
 

@@ -14,8 +14,6 @@ from tests.support.inference_clusters import NAMESPACE, SMALLEST, Refusal, chang
 from tests.support.kubernetes import kubectl
 from tests.support.resource_specs import SPECS
 
-pytestmark = pytest.mark.integration
-
 ROOT = Path(__file__).resolve().parents[3]
 
 FULL: dict[str, Any] = changed(

@@ -4,15 +4,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
 import yaml
 
 from e2e.cluster.controlplane import ControlPlane
 from swingpool_control import names
 from tests.support.inference_clusters import COLLECTION, CRD_FILE, NAMESPACE, Refusal, changed, create, smallest, update
 from tests.support.kubernetes import kubectl
-
-pytestmark = pytest.mark.integration
 
 SCHEMA = yaml.safe_load(CRD_FILE.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 

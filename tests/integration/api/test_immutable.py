@@ -8,8 +8,6 @@ import pytest
 from e2e.cluster.controlplane import ControlPlane
 from tests.support.inference_clusters import COLLECTION, Refusal, changed, create, smallest, update
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture(scope="module")
 def existing(plane: ControlPlane) -> Iterator[dict[str, Any]]:

@@ -11,8 +11,6 @@ from swingpool_control.api import crd
 from swingpool_control.api.rules import VALIDATIONS
 from tests.support.inference_clusters import Refusal, changed, create, smallest
 
-pytestmark = pytest.mark.integration
-
 POOL = "spec__pools__0"
 ENGINE = f"{POOL}__engine"
 REPLICAS = f"{POOL}__replicas"

@@ -12,8 +12,6 @@ from e2e.cluster.controlplane import ControlPlane
 from swingpool_control.api import status as api
 from tests.support.inference_clusters import COLLECTION, Refusal, changed, create, smallest, update
 
-pytestmark = pytest.mark.integration
-
 ROLE = st.sampled_from(["prefill", "decode", "draining"])
 COUNT = st.integers(0, 1_000_000)
 GENERATION = st.none() | st.integers(0, 2**53)

@@ -3,16 +3,12 @@
 import json
 from typing import Any
 
-import pytest
-
 from swingpool_control.conditions.view import parse_spec
 from swingpool_control.resources.render import children
 from swingpool_control.resources.settings import RenderSettings
 from tests.support import inference_clusters
 from tests.support.manager_stand import ManagerProcess, Place, make_ready
 from tests.support.waiting import until
-
-pytestmark = pytest.mark.integration
 
 PREFILL = {"name": "prefill", "role": "Prefill", "replicas": {"min": 2, "max": 4}}
 DECODE = {"name": "decode", "role": "Decode", "replicas": {"mode": "Fixed", "count": 3}}

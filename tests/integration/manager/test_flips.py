@@ -21,8 +21,6 @@ from swingpool_control.observation import Percentiles, RouterObservation, Worker
 from tests.support.manager_stand import ManagerProcess, Place, make_ready
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.integration
-
 DECODE = {"name": "decode", "role": "Decode", "replicas": {"mode": "Fixed", "count": 1}}
 SWING = {"name": "swing", "role": "Swing", "replicas": {"mode": "Fixed", "count": 2}}
 NONE = Unknown("no requests")

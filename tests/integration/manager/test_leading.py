@@ -7,15 +7,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from swingpool.kube import Interrupted, Kube, Upserted, WatchEvent, watch
 from swingpool.kube.kinds import SERVICE
 from swingpool.kube.objects import name_of
 from tests.support.manager_stand import ManagerProcess, Place, manager
 from tests.support.waiting import until
-
-pytestmark = pytest.mark.integration
 
 POOLS = (
     {"name": "prefill", "role": "Prefill", "replicas": {"mode": "Fixed", "count": 1}},

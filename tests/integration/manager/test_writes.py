@@ -16,8 +16,6 @@ from swingpool_control import names
 from swingpool_control.actions import PatchWorker
 from tests.support.manager_stand import Place
 
-pytestmark = pytest.mark.integration
-
 
 class Leading:
     """A lease that is always held."""
