@@ -2,18 +2,17 @@
 
 A new worker starts in the role of its template, which is decode, whatever the old one does that ends for it. So a role
 that only old workers serve loses its last one at some point. Kubernetes chooses which old worker ends next, but ends a
-cheaper one first: those that nobody can follow yet are made dear. And as soon as there are two new workers, one of them
-is given to prefill, before the last old one ends.
+cheaper one first: in a role that no new one serves, one old worker is made dear. And as soon as there are two new
+workers, one of them is given to prefill, before the last old one ends.
 """
 
 from swingpool_control import names
 from swingpool_control.actions import PatchWorker
 from swingpool_control.api.v1alpha1 import PoolRole
-from swingpool_control.swing.guards import ROLES
 from swingpool_control.view import ClusterView, WorkerView
 
 COST_KEPT = 1000
-"""Deletion cost of an old worker whose role no new one serves."""
+"""Deletion cost of the old worker that stays for a role which no new one serves."""
 
 
 def old_workers(view: ClusterView) -> frozenset[str]:
@@ -35,27 +34,34 @@ def staying(serving: dict[str, frozenset[str]], old: frozenset[str]) -> dict[str
 def keep(
     workers: tuple[WorkerView, ...], serving: dict[str, frozenset[str]], old: frozenset[str]
 ) -> tuple[PatchWorker, ...]:
-    """Return the writes that make old workers dear whose role no new one serves, and the others cheap again.
+    """Return the writes that make one old worker dear in each role that no new one serves, and others cheap again.
 
     Args:
         workers: all swing workers.
         serving: uids of the workers that serve for certain, by role.
         old: see `old_workers`.
     """
-    followed = staying(serving, old)
+    dear = {_dear(workers, serving[role] & old) for role, new in staying(serving, old).items() if not new}
     found = []
     for worker in workers:
-        if worker.deleting or worker.drain:
+        if worker.deleting or worker.drain or (worker.uid in dear) == (worker.deletion_cost == COST_KEPT):
             continue
-        dear = worker.uid in old and worker.role in ROLES and not followed[worker.role]
-        if dear != (worker.deletion_cost == COST_KEPT):
-            found.append(
-                PatchWorker(
-                    pod=worker.pod,
-                    uid=worker.uid,
-                    expected_role=worker.role,
-                    annotations={names.ANNOTATION_DELETION_COST: str(COST_KEPT) if dear else None},
-                    reason=f"no new worker serves {worker.role} yet" if dear else "a new worker serves its role",
-                )
+        cost, reason = (
+            (COST_KEPT, "no new worker serves") if worker.uid in dear else (None, "it need not outlive others in")
+        )
+        found.append(
+            PatchWorker(
+                pod=worker.pod,
+                uid=worker.uid,
+                expected_role=worker.role,
+                annotations={names.ANNOTATION_DELETION_COST: None if cost is None else str(cost)},
+                reason=f"rolling update: {reason} {worker.role}",
             )
+        )
     return tuple(found)
+
+
+def _dear(workers: tuple[WorkerView, ...], candidates: frozenset[str]) -> str:
+    """Return the uid of the worker to keep: the one that is dear already, if it still can be."""
+    able = sorted((worker.deletion_cost != COST_KEPT, worker.uid) for worker in workers if worker.uid in candidates)
+    return able[0][1] if able else ""
