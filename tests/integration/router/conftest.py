@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Iterator
 
 import aiohttp
 import pytest
-import pytest_asyncio
 
 from tests.support.router_stand import Stand
 
@@ -15,7 +14,7 @@ def _stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
         yield stand
 
 
-@pytest_asyncio.fixture
+@pytest.fixture
 async def session() -> AsyncIterator[aiohttp.ClientSession]:
     """A client without limits of its own."""
     connector = aiohttp.TCPConnector(limit=0)
@@ -23,7 +22,7 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-@pytest_asyncio.fixture
+@pytest.fixture
 async def stand(_stand: Stand, session: aiohttp.ClientSession) -> Stand:
     """Envoy, picker, two prefill and two decode workers, all well."""
     await _stand.repair(session)

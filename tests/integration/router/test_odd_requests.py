@@ -8,7 +8,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-import pytest_asyncio
 from aiohttp import web
 
 from tests.support.router_client import ask, completion
@@ -58,7 +57,7 @@ class Echo:
         return web.Response(status=status, body=body, headers={"x-length": request.headers.get("content-length", "")})
 
 
-@pytest_asyncio.fixture
+@pytest.fixture
 async def echo(stand: Stand, session: aiohttp.ClientSession) -> AsyncIterator[Echo]:
     """Two names of one echoing worker, as the router's only ones."""
     worker = Echo()

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-import pytest_asyncio
 
 from swingpool.picker.wire import KEEP_ALIVE_S, BrokenError, ConnectError, HttpPool, Response
 
@@ -13,7 +12,7 @@ Serve = Callable[[Script], Awaitable[str]]
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n"
 
 
-@pytest_asyncio.fixture
+@pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
     """Starts servers that do to each connection what a script says, and ends them."""
     servers: list[asyncio.Server] = []
