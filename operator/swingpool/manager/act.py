@@ -28,7 +28,7 @@ class Outcome:
     refused: tuple[str, ...] = ()
     """Uids of workers whose change the API server refused for certain."""
     uncertain: tuple[str, ...] = ()
-    """Uids of workers whose change may have been made, or may still be."""
+    """Uids of workers whose change of role may have been made, or may still be."""
     failed: int = 0
     """Actions that were not carried out, or of which nobody knows whether they were."""
 
@@ -58,7 +58,7 @@ class Actor:
                 if isinstance(action, PatchWorker) and certain:
                     refused.append(action.uid)
                     result = "refused"
-                elif isinstance(action, PatchWorker) and error.may_have_happened:
+                elif isinstance(action, PatchWorker) and action.labels and error.may_have_happened:
                     uncertain.append(action.uid)
                 log.warning("not carried out", extra={"action": _describe(action), "error": str(error)})
             counter = self.metrics.decisions.labels(

@@ -91,6 +91,8 @@ async def test_what_became_of_a_patch_that_failed(status: int | None, *, refused
     store.upsert(POD, {"metadata": {"namespace": "ns", "name": "p", "uid": "u", "resourceVersion": "1"}})
     actor = Actor(writes=cast(Writes, Refusing(status)), store=store, recorder=cast(Recorder, None), metrics=Metrics())
     cluster: Object = {"metadata": {"namespace": "ns", "name": "chat"}}
-    patch = replace(action(), pod="p", uid="u")
-    outcome = await actor.carry_out(cluster, cast(InferenceClusterSpec, None), [patch])
+    change = replace(action(), labels={names.LABEL_ROLE: "prefill"})
+    outcome = await actor.carry_out(cluster, cast(InferenceClusterSpec, None), [change])
     assert (outcome.failed, bool(outcome.refused), bool(outcome.uncertain)) == (1, refused, uncertain)
+    outcome = await actor.carry_out(cluster, cast(InferenceClusterSpec, None), [action(annotations={"a": None})])
+    assert outcome.uncertain == (), "its role stays what it is, whatever became of the write"
