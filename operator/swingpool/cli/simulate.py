@@ -1,4 +1,4 @@
-"""`swingpool simulate`: what the live controller would have done with this traffic."""
+"""`swingpool simulate`: what the live manager would have done with this traffic."""
 
 import sys
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from swingpool_control.simulation.traffic import Arrival
 
 INTERRUPTED = 130
 
-HELP = """Simulate an InferenceCluster under a load, with the live controller's own decisions.
+HELP = """Simulate an InferenceCluster under a load, with the decisions of the live manager.
 
 Traffic is one of: azure (CSV with TIMESTAMP, ContextTokens, GeneratedTokens), mooncake and dynamo (JSON lines with
 timestamp in milliseconds, input_length, output_length, hash_ids), each plain or gzipped and read as a stream; or
@@ -78,7 +78,7 @@ class Replicas(click.ParamType[tuple[str, int]]):
 
 @click.command(help=HELP)
 @click.option("-f", "--file", "cluster", type=FILE, required=True, help="The InferenceCluster, as one would apply it.")
-@click.option("--traffic", type=FILE, required=True, help="A trace, or a description of a load; see below.")
+@click.option("--traffic", type=FILE, required=True, help="A trace, or a description of a load; see above.")
 @click.option("--format", "kind", type=click.Choice(FORMATS), help="Format of the traffic. Default: found out.")
 @click.option(
     "--policy",
@@ -87,7 +87,7 @@ class Replicas(click.ParamType[tuple[str, int]]):
     multiple=True,
     default=("ours",),
     show_default=True,
-    help="ours: roles and replicas as the live controller decides them. no-swing: replicas only. static: neither. "
+    help="ours: roles and replicas as the live manager decides them. no-swing: replicas only. static: neither. "
     "Give it several times for a table side by side.",
 )
 @click.option("--profile", metavar="NAME|FILE", help="Performance profile of all pools. Default: as the spec says.")
