@@ -2,7 +2,7 @@
 
 It works like Kubernetes' strategic merge: maps merge, lists whose items have a name merge by it, other lists and
 scalars are replaced, null removes, and so does `$patch: delete` in an item. Tolerations add up, since nobody who adds
-one means to drop ours. What the operator steers workers by (labels, arguments, ports, handshake variables) cannot be
+one means to drop ours. What the manager steers workers by (labels, arguments, ports, handshake variables) cannot be
 overridden: it is refused by name.
 """
 

@@ -1,4 +1,4 @@
-"""Merging a user's pod template: theirs wins where it may, ours stays where the operator depends on it."""
+"""Merging a user's pod template: theirs wins where it may, ours stays where the manager depends on it."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""The worker's command line: vLLM's arguments as the operator renders them, and what is told of broken ones."""
+"""The worker's command line: vLLM's arguments as the manager renders them, and what is told of broken ones."""
 
 import json
 from pathlib import Path
