@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test verify format generate e2e e2e-quick cluster-up cluster-down image lock clean
+.PHONY: help setup demo test bench-quick verify format generate e2e e2e-quick cluster-up cluster-down image lock clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}'
@@ -32,6 +32,11 @@ e2e: $(STAMP) ## Run the whole system on real nodes, with failures, under load.
 
 e2e-quick: $(STAMP) ## A short slice of the e2e.
 	@$(BIN)/python -m e2e --quick
+
+bench-quick: $(STAMP) ## Run every benchmark in its quick form.
+	@for file in benchmarks/[a-z]*.py; do \
+	  name=$$(basename $$file .py); test $$name = harness || $(BIN)/python -m benchmarks.$$name --quick; \
+	done
 
 verify: $(STAMP) ## Check format, lint, types, borders, generated files and file sizes.
 	@$(BIN)/ruff format --check .
