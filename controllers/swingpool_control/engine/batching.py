@@ -22,12 +22,18 @@ class BatchingEngine:
     Args:
         model: how long iterations and transfers take.
         limits: what the engine may do.
+        counted: whether blocks are only counted, not named: faster, for drivers that ask for no block's name.
+
+    Raises:
+        ValueError: blocks are counted, which have no names, and shall be found by prefix.
     """
 
-    def __init__(self, model: PerformanceModel, limits: Limits) -> None:
+    def __init__(self, model: PerformanceModel, limits: Limits, *, counted: bool = False) -> None:
+        if counted and limits.prefix_caching:
+            raise ValueError("blocks without names cannot be found by prefix: turn prefix_caching off")
         self.model = model
         self.limits = limits
-        self.pool = (BlockPool if limits.prefix_caching else UnnamedPool)(limits.total_blocks)
+        self.pool = (UnnamedPool if counted else BlockPool)(limits.total_blocks)
         self.counters = Counters()
         self._sequences: dict[str, Sequence] = {}
         self._waiting: deque[Sequence] = deque()

@@ -193,7 +193,7 @@ class Simulation:
         )
         return Runner(
             self._timeline,
-            partial(BatchingEngine, model, limits),
+            partial(BatchingEngine, model, limits, counted=not limits.prefix_caching),
             hooks,
             recompute=self._spec.engine.kv_load_failure_policy is KVLoadFailurePolicy.RECOMPUTE,
             coalesce=self._settings.coalesce,

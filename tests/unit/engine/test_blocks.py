@@ -1,10 +1,15 @@
 """KV blocks: shared by prefix, evicted by age, never lost."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swingpool_control.engine.batching import BatchingEngine
 from swingpool_control.engine.blocks import BlockPool, UnnamedPool
+from swingpool_control.engine.profile import built_in
+from swingpool_control.engine.work import Limits
 
 
 def test_the_oldest_free_block_is_taken_first_and_forgotten() -> None:
@@ -75,3 +80,11 @@ def test_counted_blocks_are_as_many_as_named_ones(steps: list[tuple[bool, int]])
                 counted.allocate(counted.free + 1)
             with pytest.raises(ValueError, match="are held"):
                 counted.release([0] * (counted.used + 1))
+
+
+def test_blocks_are_counted_only_where_no_prefix_is_sought() -> None:
+    model = built_in("demo").model()
+    limits = Limits(block_size=16, total_blocks=8, max_batched_tokens=64, max_sequences=4, lease_s=1.0)
+    with pytest.raises(ValueError, match="prefix_caching off"):
+        BatchingEngine(model, limits, counted=True)
+    assert BatchingEngine(model, replace(limits, prefix_caching=False), counted=True).pool.free == 8
