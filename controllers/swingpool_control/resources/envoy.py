@@ -166,7 +166,8 @@ def _workers_cluster(settings: EnvoySettings) -> Config:
             ]
         },
         # Never a worker that failed its check, even if most did: the picker knows which of them to try.
-        "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
+        # Whom Envoy finds healthy counts at once, not within its usual second.
+        "common_lb_config": {"healthy_panic_threshold": {"value": 0}, "update_merge_window": "0s"},
         "circuit_breakers": _limits(),
         "health_checks": [_health_check()],
         "upstream_bind_config": {"socket_options": _dead_node_options()},
@@ -216,7 +217,13 @@ def _picker_cluster(settings: EnvoySettings) -> Config:
         "typed_extension_protocol_options": {
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
                 "@type": f"{TYPE}.extensions.upstreams.http.v3.HttpProtocolOptions",
-                "explicit_http_config": {"http2_protocol_options": {"max_concurrent_streams": 100_000}},
+                "explicit_http_config": {
+                    "http2_protocol_options": {
+                        "max_concurrent_streams": 100_000,
+                        # A picker that hangs is one that is away, long before its liveness probe says so.
+                        "connection_keepalive": {"interval": "3s", "timeout": "3s"},
+                    }
+                },
             }
         },
         "load_assignment": {

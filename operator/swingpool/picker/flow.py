@@ -105,7 +105,7 @@ class Flow:
 
     async def carried(self, raw: bytes, *, is_json: bool) -> Route | Reply:
         """Choose a worker for a request of another kind, without what clients may not set."""
-        body = bodies.read(raw) if is_json else None
+        body = bodies.read(raw) if is_json and raw else None
         if isinstance(body, Reply):
             return body
         if isinstance(body, dict) and openai.KV_TRANSFER in body:

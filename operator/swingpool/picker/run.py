@@ -147,6 +147,7 @@ class Picker:
                 ("grpc.max_receive_message_length", limit),
                 ("grpc.max_send_message_length", limit),
                 ("grpc.so_reuseport", 0),
+                ("grpc.http2.max_ping_strikes", 0),  # Envoy asks for signs of life more often than gRPC likes
             ]
         )
         log_service = accesslog.AccessLog(self._generations, self._traffic)

@@ -182,6 +182,18 @@ async def test_requests_are_served_without_the_picker(stand: Stand, session: aio
     assert await stand.metric(session, SPLIT) == before + 8
 
 
+async def test_a_picker_that_hangs_is_away(stand: Stand, session: aiohttp.ClientSession) -> None:
+    assert stand.picker is not None
+    stand.picker.send_signal(signal.SIGSTOP)
+    try:
+        assert [answer.status for answer in await many(stand, session)] == [200] * 8
+    finally:
+        stand.picker.send_signal(signal.SIGCONT)
+    before = await stand.metric(session, SPLIT)
+    assert [answer.status for answer in await many(stand, session)] == [200] * 8
+    assert await stand.metric(session, SPLIT) == before + 8
+
+
 async def test_the_picker_ends_after_envoys_last_request(stand: Stand, session: aiohttp.ClientSession) -> None:
     url = f"{stand.url}/v1/chat/completions"
     async with session.post(url, json=chat(stream=True, max_tokens=400, ignore_eos=True)) as response:

@@ -9,8 +9,9 @@ from envoy.service.ext_proc.v3.external_processor_pb2 import ProcessingRequest, 
 
 from swingpool.picker import body, extproc, flow
 from swingpool.picker.fleet import Fleet
-from swingpool.picker.flow import Flow, Incoming
+from swingpool.picker.flow import Flow, Incoming, Route
 from swingpool.picker.leg import PrefillClient
+from swingpool.picker.members import Member
 from swingpool.picker.metrics import RouterMetrics
 from swingpool.picker.replies import Reply
 from swingpool.picker.requests import Generations
@@ -83,3 +84,10 @@ async def test_a_fault_of_the_pickers_own_is_an_answer(caplog: pytest.LogCapture
     assert stream.answers[0].immediate_response.status.code == 500
     assert b"server_error" in stream.answers[0].immediate_response.body
     assert "could not be processed" in caplog.text
+
+
+async def test_a_body_that_turns_out_empty_passes() -> None:
+    fleet = Fleet()
+    fleet.publish([Member(pod="a", uid="a", address="a:8000", role="decode")])
+    fleet.probed(next(iter(fleet.workers())), fault="")
+    assert await flow_of(fleet).carried(b"", is_json=True) == Route(hosts=("a:8000",))
