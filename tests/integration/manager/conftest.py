@@ -20,7 +20,7 @@ def here(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.fixture(scope="module")
 def running(here: Place) -> Iterator[ManagerProcess]:
     """A manager that these tests share."""
-    with manager(here, "--resync-period=3") as one:
+    with manager(here, "--resync-period=3", "--sizing-period=2") as one:
         yield one
 
 
