@@ -176,6 +176,9 @@ class Stand:
         """Wait until requests are decided, every worker gets its part, and nothing of an earlier test is under way."""
 
         async def whole() -> bool:
+            for worker in self.workers.values():  # one that was killed just now is in rotation until it is noticed
+                async with session.get(f"http://{worker.address}/health") as health:
+                    health.raise_for_status()
             state = await self.state(session)
             in_rotation = {one.pod: one.role for one in state.workers if one.in_rotation}
             wanted = {one.name: one.role for one in self.workers.values()}
