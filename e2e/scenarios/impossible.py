@@ -7,7 +7,6 @@ import yaml
 from e2e.scenarios.scenario import Facts, Scenario
 from e2e.scenarios.stage import BASELINE, Stage
 
-_NAMESPACE = "e2e-impossible"
 _QUOTA = """
 apiVersion: v1
 kind: ResourceQuota
@@ -22,12 +21,12 @@ def no_accelerator(stage: Stage) -> Facts:
     spec["spec"]["engine"]["simulated"]["requestAccelerators"] = True
     for pool in spec["spec"]["pools"]:
         pool["accelerator"] = {"product": "NVIDIA-UNOBTAINIUM"}
-    return _told(stage, spec, ("NVIDIA-UNOBTAINIUM", "nvidia.com/gpu", "node"))
+    return _told(stage, "e2e-no-accelerator", spec, ("NVIDIA-UNOBTAINIUM", "nvidia.com/gpu", "node"))
 
 
 def no_quota(stage: Stage) -> Facts:
     """Ask for more pods than the namespace may have."""
-    return _told(stage, _baseline(), ("quota",), before=_QUOTA)
+    return _told(stage, "e2e-no-quota", _baseline(), ("quota",), before=_QUOTA)
 
 
 def _baseline() -> dict[str, Any]:
@@ -35,16 +34,17 @@ def _baseline() -> dict[str, Any]:
     return found
 
 
-def _told(stage: Stage, spec: object, words: tuple[str, ...], before: str = "") -> Facts:
-    stage.system.fresh_namespace(_NAMESPACE)
+def _told(stage: Stage, namespace: str, spec: object, words: tuple[str, ...], before: str = "") -> Facts:
+    """Apply a spec and read what is said of it, in a namespace of its own: one that was just deleted refuses content."""
+    stage.system.fresh_namespace(namespace)
     try:
         if before:
-            stage.apply(before, namespace=_NAMESPACE)
-        stage.apply(yaml.safe_dump(spec), namespace=_NAMESPACE)
-        found = stage.system.wait_condition("Degraded", "True", _NAMESPACE, "chat", limit_s=90)
-        ready = stage.system.kube.condition("Ready", namespace=_NAMESPACE, name="chat")
+            stage.apply(before, namespace=namespace)
+        stage.apply(yaml.safe_dump(spec), namespace=namespace)
+        found = stage.system.wait_condition("Degraded", "True", namespace, "chat", limit_s=90)
+        ready = stage.system.kube.condition("Ready", namespace=namespace, name="chat")
     finally:
-        stage.system.delete_namespace(_NAMESPACE)
+        stage.system.delete_namespace(namespace)
     said = f"{found['reason']}: {found['message']}"
     assert any(word.lower() in said.lower() for word in words), f"none of {words} in: {said}"
     assert ready.get("status") == "False", ready
