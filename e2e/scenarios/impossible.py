@@ -35,7 +35,7 @@ def _baseline() -> dict[str, Any]:
 
 
 def _told(stage: Stage, namespace: str, spec: object, words: tuple[str, ...], before: str = "") -> Facts:
-    """Apply a spec and read what is said of it, in a namespace of its own: one that was just deleted refuses content."""
+    """Apply a spec in a namespace of its own, for one that was just deleted refuses content; read what is said."""
     stage.system.fresh_namespace(namespace)
     try:
         if before:
