@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from swingpool_control import names
 from swingpool_control.actions import PatchWorker
@@ -208,7 +209,7 @@ class Pods:
         for _ in range(-beyond):
             self.starts += 1
             pod = self._make(pool)
-            self._timeline.after(self._startup_s(pool), lambda pod=pod: self._ready(pod))  # type: ignore[misc]
+            self._timeline.after(self._startup_s(pool), partial(self._ready, pod))
         cheapest = sorted(alive, key=lambda pod: (pod.ready, pod.deletion_cost, -pod.created_s, -pod.number))
         for pod in cheapest[: max(0, beyond)]:
             self._end(pod)

@@ -1,6 +1,7 @@
 """Results side by side in the terminal."""
 
 from collections.abc import Callable
+from functools import partial
 
 from rich.table import Table
 
@@ -36,8 +37,12 @@ def _objectives(first: Result) -> list[Row]:
     rows: list[Row] = []
     for index, one in enumerate(first.objectives):
         name = f"{one.metric.upper()} within {_seconds(one.limit_s)} ({one.percentile})"
-        rows.append((name, lambda result, index=index: _attained(result.objectives[index])))  # type: ignore[misc]
+        rows.append((name, partial(_objective, index)))
     return rows
+
+
+def _objective(index: int, result: Result) -> str:
+    return _attained(result.objectives[index])
 
 
 def _latencies() -> list[Row]:
