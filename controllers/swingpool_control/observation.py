@@ -6,7 +6,10 @@ does not have is `Unknown`. Unix times are the picker's clock.
 
 from dataclasses import dataclass
 
-from swingpool_control.figures import Figure
+from swingpool_control.figures import Figure, Unknown
+from swingpool_control.sizing.traffic import Lengths
+
+NOT_TOLD = Unknown("the router does not tell it")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,3 +85,9 @@ class RouterObservation:
     queued_requests: int
     """Requests that wait in the picker because no worker of a role is in rotation."""
     workers: tuple[WorkerObservation, ...]
+    arrival_scv: Figure = NOT_TOLD
+    """Squared coefficient of variation of the times between arrivals; 1 is Poisson."""
+    lengths: Lengths | Unknown = NOT_TOLD
+    """Prompts and answers of the window's requests, each pair or, where pairs are not known, each distribution."""
+    cached_prompt_tokens_per_s: Figure = NOT_TOLD
+    """Prompt tokens that prefill workers found in their prefix caches and need not compute."""
