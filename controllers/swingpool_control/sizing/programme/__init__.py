@@ -1,0 +1,32 @@
+"""The sizing programme: how many workers of which pool, in which role, for the least cost, and why.
+
+`solve(problem)` is all that others call: the live sizing loop, offline planning and the benchmarks alike.
+"""
+
+from swingpool_control.sizing.programme.answer import Alternative, Answer, Constraint, PlannedWorkers, Threshold
+from swingpool_control.sizing.programme.problem import (
+    ALL_PRODUCTS,
+    ROLES,
+    Limits,
+    Link,
+    PoolOption,
+    Problem,
+    Rates,
+    Weights,
+)
+
+__all__ = [
+    "ALL_PRODUCTS",
+    "ROLES",
+    "Alternative",
+    "Answer",
+    "Constraint",
+    "Limits",
+    "Link",
+    "PlannedWorkers",
+    "PoolOption",
+    "Problem",
+    "Rates",
+    "Threshold",
+    "Weights",
+]
