@@ -99,6 +99,18 @@ class LinearModel:
             )
         return seconds
 
+    def decode_steps_s(self, *, steps: int, sequences: int, context_tokens: int) -> float:
+        """Duration of so many decode iterations in a row; see `PerformanceModel.decode_steps_s`.
+
+        The context grows by `sequences` from each to the next, so the sum is that of an arithmetic series.
+        """
+        if steps < 1 or not sequences:
+            return 0.0
+        cost = self.step
+        each_s = cost.base_s + cost.sequence_s * sequences
+        each_s += cost.over_sequence_s * max(0, sequences - cost.sequence_knee)
+        return steps * each_s + cost.context_token_s * (steps * context_tokens + sequences * (steps * (steps - 1) // 2))
+
     def transfer_s(self, *, tokens: int) -> float:
         """Seconds to move the KV cache of so many tokens from one worker to another, alone on the link."""
         if tokens <= 0:

@@ -50,6 +50,19 @@ class PerformanceModel(Protocol):
         """
         ...
 
+    def decode_steps_s(self, *, steps: int, sequences: int, context_tokens: int) -> float:
+        """Duration of so many decode iterations in a row of the same sequences, in seconds: the sum of their `step_s`.
+
+        Each gives every sequence one token, so each reads `sequences` tokens more than the one before it. A model that
+        knows no closed form returns `decode_steps_added_s(self, ...)`.
+
+        Args:
+            steps: how many iterations; 0 takes no time.
+            sequences: sequences in the batch.
+            context_tokens: tokens of KV cache that the first of these iterations reads, summed over the sequences.
+        """
+        ...
+
     def transfer_s(self, *, tokens: int) -> float:
         """Seconds to move the KV cache of so many tokens from one worker to another, alone on the link."""
         ...
@@ -86,4 +99,12 @@ def decode_step_s(model: PerformanceModel, *, sequences: int, context_tokens: in
     """
     return model.step_s(
         prefill_tokens=0, prefill_context_tokens=0, decode_sequences=sequences, decode_context_tokens=context_tokens
+    )
+
+
+def decode_steps_added_s(model: PerformanceModel, *, steps: int, sequences: int, context_tokens: int) -> float:
+    """Return what `PerformanceModel.decode_steps_s` says, by adding up iterations: for models without a closed form."""
+    return sum(
+        decode_step_s(model, sequences=sequences, context_tokens=context_tokens + step * sequences)
+        for step in range(steps)
     )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from swingpool_control.engine import profile
 from swingpool_control.engine.linear import LinearModel, StepCost
-from swingpool_control.engine.model import PerformanceModel, decode_step_s, prefill_s
+from swingpool_control.engine.model import PerformanceModel, decode_step_s, decode_steps_added_s, prefill_s
 
 MODELS = [profile.built_in(name).model() for name in profile.built_in_names()]
 BENT = replace(
@@ -40,6 +40,16 @@ work = st.fixed_dictionaries(
 def test_more_work_never_looks_faster(model: PerformanceModel, less: dict[str, int], more: dict[str, int]) -> None:
     both = {name: less[name] + more[name] for name in less}
     assert 0 <= model.step_s(**less) <= model.step_s(**both)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+@given(steps=st.integers(0, 60), sequences=st.integers(0, 2_000), context=st.integers(0, 1_000_000))
+def test_many_decode_steps_take_as_long_as_one_after_the_other(
+    model: PerformanceModel, steps: int, sequences: int, context: int
+) -> None:
+    at_once = model.decode_steps_s(steps=steps, sequences=sequences, context_tokens=context)
+    added = decode_steps_added_s(model, steps=steps, sequences=sequences, context_tokens=context)
+    assert at_once == pytest.approx(added, rel=1e-12)
 
 
 @given(tokens=st.integers(1, 100_000), further=st.integers(0, 100_000))
