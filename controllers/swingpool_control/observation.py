@@ -83,8 +83,12 @@ class RouterObservation:
     ttft_s: Percentiles
     itl_s: Percentiles
     queued_requests: int
-    """Requests that wait in the picker because no worker of a role is in rotation."""
+    """Requests that wait in the picker: no worker of a role is in rotation, or none is nearly free."""
     workers: tuple[WorkerObservation, ...]
+    queued_prompt_tokens: int = 0
+    """Prompt tokens of those; no worker has them among its pending ones yet."""
+    oldest_wait_s: Figure = NOT_TOLD
+    """How long the oldest of those has waited; 0 if none waits."""
     arrival_scv: Figure = NOT_TOLD
     """Squared coefficient of variation of the times between arrivals; 1 is Poisson."""
     lengths: Lengths | Unknown = NOT_TOLD

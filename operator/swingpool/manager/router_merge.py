@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from swingpool_control.figures import Figure, Unknown
 from swingpool_control.observation import Percentiles, RouterObservation, WorkerObservation
+from swingpool_control.sizing.traffic import Lengths, merged
 
 
 def merge(observations: Sequence[RouterObservation]) -> RouterObservation:
@@ -38,6 +39,13 @@ def merge(observations: Sequence[RouterObservation]) -> RouterObservation:
         itl_s=fullest.itl_s,
         queued_requests=sum(one.queued_requests for one in ordered),
         workers=tuple(_merge_worker(by_pod[pod], pickers) for pod in sorted(by_pod)),
+        queued_prompt_tokens=sum(one.queued_prompt_tokens for one in ordered),
+        oldest_wait_s=_largest([one.oldest_wait_s for one in ordered]),
+        arrival_scv=_burstiest([one.arrival_scv for one in ordered]),
+        lengths=_all_lengths([one.lengths for one in ordered]),
+        cached_prompt_tokens_per_s=_known(
+            [fullest.cached_prompt_tokens_per_s, *(one.cached_prompt_tokens_per_s for one in ordered)]
+        ),
     )
 
 
@@ -112,6 +120,17 @@ def _worst(parts: Sequence[Percentiles]) -> Percentiles:
         p99=_largest([one.p99 for one in busy]),
         count=sum(one.count for one in parts),
     )
+
+
+def _burstiest(figures: Sequence[Figure]) -> Figure:
+    """Return the largest that is known: a share of bursty arrivals looks calmer than all of them, never burstier."""
+    return max((one for one in figures if isinstance(one, float)), default=figures[0])
+
+
+def _all_lengths(sketches: Sequence[Lengths | Unknown]) -> Lengths | Unknown:
+    """Return the lengths of all requests of which some picker knows them."""
+    known = [one for one in sketches if isinstance(one, Lengths)]
+    return merged(known) if known else sketches[0]
 
 
 def _largest(figures: Sequence[Figure]) -> Figure:

@@ -12,7 +12,8 @@ from typing import Any
 import orjson
 
 from swingpool_control.figures import Figure, Unknown, figure
-from swingpool_control.observation import Percentiles, RouterObservation, WorkerObservation
+from swingpool_control.observation import NOT_TOLD, Percentiles, RouterObservation, WorkerObservation
+from swingpool_control.sizing.traffic import LengthBin, Lengths
 
 WHY = "Unknown"
 
@@ -54,6 +55,11 @@ def decode(text: bytes) -> RouterObservation:
         itl_s=_percentiles(raw.get("itl_s")),
         queued_requests=int(_number(raw, "queued_requests")),
         workers=tuple(_worker(one) for one in workers if _names_a_pod(one)) if isinstance(workers, list) else (),
+        queued_prompt_tokens=int(_number(raw, "queued_prompt_tokens")),
+        oldest_wait_s=_figure(raw, "oldest_wait_s"),
+        arrival_scv=_figure(raw, "arrival_scv"),
+        lengths=_lengths(raw),
+        cached_prompt_tokens_per_s=_figure(raw, "cached_prompt_tokens_per_s"),
     )
 
 
@@ -66,6 +72,8 @@ def _plain(value: object) -> dict[str, Any]:
             plain[field.name + WHY] = item.why
         elif isinstance(item, Percentiles):
             plain[field.name] = _plain(item)
+        elif isinstance(item, Lengths):
+            plain[field.name] = [[one.prompt_tokens, one.output_tokens, one.weight] for one in item.bins]
         elif isinstance(item, tuple):
             plain[field.name] = [_plain(worker) for worker in item]
         else:
@@ -96,6 +104,21 @@ def _worker(raw: Mapping[str, Any]) -> WorkerObservation:
         kv_usage=_figure(raw, "kv_usage"),
         scraped_unix_s=_figure(raw, "scraped_unix_s"),
     )
+
+
+def _lengths(raw: Mapping[str, Any]) -> Lengths | Unknown:
+    """Return the sketch of lengths; one that has a bin which is none is unknown as a whole."""
+    bins, why = raw.get("lengths"), raw.get("lengths" + WHY)
+    if bins is None:
+        return Unknown(why) if isinstance(why, str) else NOT_TOLD
+    try:
+        return Lengths(
+            bins=tuple(
+                LengthBin(prompt_tokens=prompt, output_tokens=output, weight=count) for prompt, output, count in bins
+            )
+        )
+    except (TypeError, ValueError) as error:
+        return Unknown(f"the router's lengths cannot be read: {error}")
 
 
 def _percentiles(raw: object) -> Percentiles:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from swingpool.telemetry.router_state import BadStateError, decode, encode
 from swingpool_control.figures import Unknown
 from swingpool_control.observation import Percentiles, RouterObservation, WorkerObservation
+from swingpool_control.sizing.traffic import lengths_of
 
 FLOATS = st.floats(0, 1e12, allow_nan=False)
 FIGURES = FLOATS | st.builds(Unknown, st.text(max_size=20))
@@ -25,9 +26,15 @@ def _by_type(cls: type[Any], **known: st.SearchStrategy[Any]) -> st.SearchStrate
     return st.builds(cls, **(chosen | known))
 
 
+TOKENS = st.floats(0, 1e6)
+LENGTHS = st.lists(st.tuples(TOKENS, TOKENS), min_size=1, max_size=4).map(lengths_of)
 WORKERS = _by_type(WorkerObservation, pod=TEXT.filter(bool))
 OBSERVATIONS = _by_type(
-    RouterObservation, ttft_s=PERCENTILES, itl_s=PERCENTILES, workers=st.lists(WORKERS, max_size=3).map(tuple)
+    RouterObservation,
+    ttft_s=PERCENTILES,
+    itl_s=PERCENTILES,
+    workers=st.lists(WORKERS, max_size=3).map(tuple),
+    lengths=LENGTHS | st.builds(Unknown, st.text(max_size=20)),
 )
 
 
@@ -70,3 +77,9 @@ def test_any_json_is_read_or_refused(raw: Any) -> None:
 def test_what_is_no_state_is_refused(text: bytes) -> None:
     with pytest.raises(BadStateError):
         decode(text)
+
+
+@pytest.mark.parametrize("bins", [[], [[1, 2]], [[1, 2, 0]], [[1, -2, 1]], [["a", 1, 1]], "abc", 7, [[1, 2, None]]])
+def test_lengths_that_are_none_are_unknown(bins: object) -> None:
+    read = decode(json.dumps({"at_unix_s": 1.0, "lengths": bins}).encode())
+    assert isinstance(read.lengths, Unknown)
