@@ -16,8 +16,9 @@ from benchmarks.harness import Run, main
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
 from swingpool_control.engine.profile import built_in
 from swingpool_control.simulation.cluster import Simulation
+from swingpool_control.simulation.policies.catalogue import POLICIES
 from swingpool_control.simulation.result import Result
-from swingpool_control.simulation.settings import POLICIES, Settings
+from swingpool_control.simulation.settings import Settings
 from swingpool_control.simulation.traffic import Arrival
 from swingpool_control.sizing.capacity import Shape, capacity
 from swingpool_control.sizing.objectives import mean_itl_s, mean_ttft_s

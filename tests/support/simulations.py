@@ -6,9 +6,10 @@ from typing import Any
 
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
 from swingpool_control.simulation.cluster import Simulation
+from swingpool_control.simulation.outcome import Outcome
+from swingpool_control.simulation.policies.catalogue import POLICIES
 from swingpool_control.simulation.result import Result
-from swingpool_control.simulation.router import Outcome
-from swingpool_control.simulation.settings import POLICIES, Settings
+from swingpool_control.simulation.settings import Settings
 from swingpool_control.simulation.traffic import Arrival
 
 STATIC = Settings(policy=POLICIES["static"])

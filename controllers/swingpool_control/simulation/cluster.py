@@ -10,10 +10,13 @@ from swingpool_control.engine.model import PerformanceModel
 from swingpool_control.engine.work import Limits
 from swingpool_control.figures import Unknown
 from swingpool_control.simulation.control import Control
+from swingpool_control.simulation.counters import Counters
 from swingpool_control.simulation.events import Timeline
+from swingpool_control.simulation.outcome import Outcome
 from swingpool_control.simulation.pods import Pod, Pods
+from swingpool_control.simulation.policies.interface import Deciding, Given, PolicyError
 from swingpool_control.simulation.result import Gathering, Result
-from swingpool_control.simulation.router import Outcome, Router
+from swingpool_control.simulation.router import Router
 from swingpool_control.simulation.runner import Hooks, Runner
 from swingpool_control.simulation.settings import Settings
 from swingpool_control.simulation.traffic import Arrival, Randomness
@@ -61,8 +64,14 @@ class Simulation:
         self._exhausted = False
         self._gathering = Gathering(spec)
         self._timeline = Timeline()
+        self._counters = Counters()
+        policy = _policy(spec, self._models, settings)
         self._router = Router(
-            self._timeline, settings, block_size=spec.pools[0].engine.block_size, ended=self._request_ended
+            self._timeline,
+            settings,
+            policy.placing,
+            block_size=spec.pools[0].engine.block_size,
+            ended=self._request_ended,
         )
         hooks = Hooks(gaps=self._gathering.gap, transfer=self._transfer)
         self._pods = Pods(
@@ -74,7 +83,13 @@ class Simulation:
             changed=self._pod_changed,
         )
         self._control = Control(
-            self._timeline, spec, self._models, settings.policy, pods=self._pods, router=self._router
+            self._timeline,
+            spec,
+            self._models,
+            policy,
+            pods=self._pods,
+            router=self._router,
+            counters=self._counters,
         )
         self._pods.begin()
         scrape_s = settings.latencies.scrape_period_s
@@ -134,6 +149,7 @@ class Simulation:
 
         def arrive() -> None:
             self._gathering.arrived += 1
+            self._counters.arrived(arrival)
             self._gathering.last_arrival_s = arrival.at_s
             self._router.arrive(number, arrival)
             self._next_arrival()
@@ -151,6 +167,7 @@ class Simulation:
 
     def _request_ended(self, outcome: Outcome) -> None:
         self._gathering.request(outcome)
+        self._counters.ended(outcome)
         if self._told is not None:
             self._told(outcome)
 
@@ -207,6 +224,21 @@ def _models(spec: InferenceClusterSpec, profile_text: str | None) -> dict[str, P
             raise SimulationError(f"pool {name}: {model.why}")
         found[name] = model
     return found
+
+
+def _policy(spec: InferenceClusterSpec, known: dict[str, PerformanceModel], settings: Settings) -> Deciding:
+    policy = settings.policy
+    if policy.clairvoyant and settings.future is None:
+        raise SimulationError(f"policy {policy.name} must be told the future: give the requests a second time")
+    startup_s = {
+        pool.name: known[pool.name].startup_s if settings.startup_s is None else settings.startup_s
+        for pool in spec.pools
+    }
+    future = settings.future if policy.clairvoyant else None
+    try:
+        return policy.make(Given(spec=spec, models=known, startup_s=startup_s, future=future))
+    except PolicyError as error:
+        raise SimulationError(f"policy {policy.name}: {error}") from error
 
 
 def _check(spec: InferenceClusterSpec, settings: Settings) -> None:

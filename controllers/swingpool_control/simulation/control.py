@@ -1,4 +1,4 @@
-"""The manager's rounds under the virtual clock: the live loops' own functions, called on their own periods."""
+"""The rounds of whoever decides, under the virtual clock: shows the cluster, carries out what is asked."""
 
 from collections.abc import Mapping
 
@@ -6,28 +6,26 @@ from swingpool_control.actions import Action, PatchWorker, SetReplicas
 from swingpool_control.api.status import FlipRecord, InferenceClusterStatus
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
 from swingpool_control.engine.model import PerformanceModel
-from swingpool_control.observation import RouterObservation
+from swingpool_control.simulation.counters import Counters
 from swingpool_control.simulation.events import Timeline
 from swingpool_control.simulation.pods import Pods
+from swingpool_control.simulation.policies.interface import Deciding
 from swingpool_control.simulation.router import Router
-from swingpool_control.simulation.settings import START_UNIX_S, Policy
-from swingpool_control.sizing import step as sizing
-from swingpool_control.sizing.memory import SizingMemory
-from swingpool_control.swing import step as swing
-from swingpool_control.swing.memory import SwingMemory
+from swingpool_control.simulation.settings import START_UNIX_S
 from swingpool_control.view import ClusterView
 
 
 class Control:
-    """Decides and acts, once a period.
+    """Lets a policy decide once a period, and is the board that it looks at.
 
     Args:
         timeline: the clock.
         spec: the cluster's spec.
         models: performance model by pool.
-        policy: which loops decide.
+        policy: who decides.
         pods: what is acted on.
         router: what is observed.
+        counters: totals of all requests.
     """
 
     def __init__(
@@ -35,10 +33,11 @@ class Control:
         timeline: Timeline,
         spec: InferenceClusterSpec,
         models: Mapping[str, PerformanceModel],
-        policy: Policy,
+        policy: Deciding,
         *,
         pods: Pods,
         router: Router,
+        counters: Counters,
     ) -> None:
         self._timeline = timeline
         self._spec = spec
@@ -46,47 +45,40 @@ class Control:
         self._policy = policy
         self._pods = pods
         self._router = router
-        self._status = InferenceClusterStatus()
-        self._swing_memory = SwingMemory()
-        self._sizing_memory = SizingMemory()
-        self._size_next_s = 0.0
-        self.flips: tuple[FlipRecord, ...] = ()
+        self._counters = counters
+        self._seen = router.observe()
+
+    @property
+    def flips(self) -> tuple[FlipRecord, ...]:
         """All that are remembered, newest first."""
+        return self._policy.flips
 
     def round(self) -> None:
-        """Look, size if it is due, swing."""
-        now_s = self._timeline.now_s
-        router = self._router.observe()
-        if self._policy.sizing and now_s >= self._size_next_s:
-            sized = sizing.step(self._view(router), self._sizing_memory, now_unix_s=START_UNIX_S + now_s)
-            self._sizing_memory = sized.memory
-            self._size_next_s = now_s + sized.next_step_s
-            self._carry_out(sized.actions)
-        if self._policy.swing:
-            moved = swing.step(self._view(router), self._swing_memory, now_unix_s=START_UNIX_S + now_s)
-            self._swing_memory = moved.memory
-            for uid in self._carry_out(moved.actions):
-                self._swing_memory = self._swing_memory.refused(uid)
-            if moved.memory.flips != self.flips:
-                self.flips = moved.memory.flips
-                self._status = InferenceClusterStatus(flips=moved.flips)
+        """Let the policy look and act."""
+        self._seen = self._router.observe()
+        self._policy.round(self, now_unix_s=START_UNIX_S + self._timeline.now_s)
 
-    def _view(self, router: RouterObservation) -> ClusterView:
+    def view(self, status: InferenceClusterStatus) -> ClusterView:
+        """Return the cluster as the manager sees it now; the router's figures are those of the round's begin."""
         return ClusterView(
             namespace="simulated",
             name="simulated",
             uid="simulated",
             generation=1,
             spec=self._spec,
-            status=self._status,
+            status=status,
             pools=self._pods.pool_views(),
             workers=self._pods.worker_views(),
-            router=router,
+            router=self._seen,
             router_ready=True,
             models=self._models,
         )
 
-    def _carry_out(self, actions: tuple[Action, ...]) -> list[str]:
+    def counters(self) -> Counters:
+        """Return the totals up to now."""
+        return self._counters.copy()
+
+    def act(self, actions: tuple[Action, ...]) -> list[str]:
         """Carry out actions in their order; return the uids of workers whose change was refused."""
         refused = []
         for action in actions:

@@ -7,8 +7,8 @@ from swingpool_control.api.status import FlipRecord
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
 from swingpool_control.simulation.histogram import Histogram
 from swingpool_control.simulation.objectives import Limit, good_s, limits
+from swingpool_control.simulation.outcome import Outcome
 from swingpool_control.simulation.pods import Spent
-from swingpool_control.simulation.router import Outcome
 
 SHARES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 

@@ -14,11 +14,13 @@ from swingpool_control.engine.work import Request
 from swingpool_control.figures import Figure, Unknown
 from swingpool_control.observation import RouterObservation
 from swingpool_control.placement.candidates import Candidate, PlacementRequest
-from swingpool_control.placement.place import Hold, Split, Whole, decode_order, place
+from swingpool_control.placement.place import Hold, Split, Whole
 from swingpool_control.simulation.events import Timeline
 from swingpool_control.simulation.histogram import Histogram
 from swingpool_control.simulation.member import Member
+from swingpool_control.simulation.outcome import Outcome
 from swingpool_control.simulation.pods import Pod
+from swingpool_control.simulation.policies.interface import Placing
 from swingpool_control.simulation.runner import Job, Source
 from swingpool_control.simulation.settings import START_UNIX_S, Settings
 from swingpool_control.simulation.traffic import Arrival, block_hashes
@@ -29,33 +31,6 @@ MOST_LEGS = 3
 
 LEAST_COVERED_S = 1.0
 """A rate over less than this says nothing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What became of one request."""
-
-    number: int
-    """Of the arrival, counted from 0."""
-    arrival: Arrival
-    first_s: float | None
-    """When its first token came; None if none did."""
-    end_s: float
-    result: str
-    """`completed`, `refused` (no worker in time, or longer than any KV cache) or `failed` (its worker was lost)."""
-
-    @property
-    def ttft_s(self) -> float | None:
-        """Time to first token."""
-        return None if self.first_s is None else self.first_s - self.arrival.at_s
-
-    @property
-    def mean_itl_s(self) -> float | None:
-        """Mean time between its tokens; None if it has fewer than two, or not all of them."""
-        gaps = self.arrival.output_tokens - 1
-        if self.first_s is None or gaps < 1 or self.result != "completed":
-            return None
-        return (self.end_s - self.first_s) / gaps
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -77,15 +52,23 @@ class Router:
     Args:
         timeline: the clock.
         settings: how to simulate.
+        placing: how requests are placed.
         block_size: tokens per KV block.
         ended: told of each request once, when it ends.
     """
 
     def __init__(
-        self, timeline: Timeline, settings: Settings, *, block_size: int, ended: Callable[[Outcome], None]
+        self,
+        timeline: Timeline,
+        settings: Settings,
+        placing: Placing,
+        *,
+        block_size: int,
+        ended: Callable[[Outcome], None],
     ) -> None:
         self._timeline = timeline
         self._settings = settings
+        self._placing = placing
         self._block_size = block_size
         self._ended = ended
         self._members: dict[str, Member] = {}
@@ -157,7 +140,7 @@ class Router:
             self._timeline.after(self._settings.queue_timeout_s, lambda: self._give_up(flight))
 
     def _placed(self, flight: _Flight) -> bool:
-        match place(flight.asked, self._candidates, tie=flight.number, failed=flight.failed):
+        match self._placing.place(flight.asked, self._candidates, tie=flight.number, failed=flight.failed):
             case Split(prefill=address):
                 self._prefill(flight, self._members[address])
             case Whole(workers=workers):
@@ -195,7 +178,7 @@ class Router:
         self._send(flight, member, request, Job(leg, on_first=None, on_end=over))
 
     def _after_prefill(self, flight: _Flight, origin: Member, source: Source) -> None:
-        order = decode_order(flight.asked, self._candidates, tie=flight.number, without=origin.address)
+        order = self._placing.decode_order(flight.asked, self._candidates, tie=flight.number, without=origin.address)
         if order:
             self._generate(flight, self._members[order[0]], source)
             return

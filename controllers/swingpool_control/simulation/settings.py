@@ -1,7 +1,11 @@
 """What a simulation is told beside the cluster's spec and its traffic."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+
+from swingpool_control.simulation.policies.catalogue import OURS
+from swingpool_control.simulation.policies.interface import Policy
+from swingpool_control.simulation.traffic import Arrival
 
 START_UNIX_S = 1_767_225_600.0
 """Unix time at which every simulation begins: 2026-01-01T00:00:00Z."""
@@ -27,26 +31,6 @@ class Latencies:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """Which of the live loops decide."""
-
-    name: str
-    swing: bool
-    sizing: bool
-
-
-POLICIES = {
-    policy.name: policy
-    for policy in (
-        Policy(name="ours", swing=True, sizing=True),
-        Policy(name="no-swing", swing=False, sizing=True),
-        Policy(name="static", swing=False, sizing=False),
-    )
-}
-"""Policies by name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Failures:
     """What goes wrong, on the average."""
 
@@ -61,7 +45,9 @@ class Failures:
 class Settings:
     """How to simulate."""
 
-    policy: Policy = POLICIES["ours"]
+    policy: Policy = OURS
+    future: Callable[[], Iterable[Arrival]] | None = None
+    """The same requests again, for a policy that is clairvoyant."""
     latencies: Latencies = Latencies()
     failures: Failures = Failures()
     replicas: Mapping[str, int] = field(default_factory=dict)

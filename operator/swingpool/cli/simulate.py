@@ -17,7 +17,8 @@ from swingpool.traffic.read import FORMATS, WITHOUT_PREFIXES, Scaling, detect, r
 from swingpool.traffic.synthetic import Seeds
 from swingpool_control.api.quantities import seconds
 from swingpool_control.simulation.cluster import SimulationError
-from swingpool_control.simulation.settings import POLICIES, Failures, Settings
+from swingpool_control.simulation.policies.catalogue import POLICIES
+from swingpool_control.simulation.settings import Failures, Settings
 from swingpool_control.simulation.traffic import Arrival
 
 INTERRUPTED = 130

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from swingpool_control.simulation.outcome import Outcome
 from swingpool_control.simulation.result import Result
-from swingpool_control.simulation.router import Outcome
 
 COLUMNS = (
     "policy",

@@ -11,8 +11,8 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from swingpool.simulate.cluster_file import ClusterFile
 from swingpool_control.simulation.cluster import Simulation
+from swingpool_control.simulation.outcome import Outcome
 from swingpool_control.simulation.result import Result
-from swingpool_control.simulation.router import Outcome
 from swingpool_control.simulation.settings import Settings
 from swingpool_control.simulation.traffic import Arrival
 

@@ -6,7 +6,8 @@ import pytest
 
 from swingpool_control.engine.model import prefill_s
 from swingpool_control.engine.profile import built_in
-from swingpool_control.simulation.settings import POLICIES, Latencies, Settings
+from swingpool_control.simulation.policies.catalogue import POLICIES
+from swingpool_control.simulation.settings import Latencies, Settings
 from swingpool_control.simulation.traffic import Arrival
 from tests.support.simulations import simulate, spec
 

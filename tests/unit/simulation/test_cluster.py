@@ -14,7 +14,8 @@ from swingpool_control.api.v1alpha1 import InferenceClusterSpec
 from swingpool_control.engine.model import prefill_s
 from swingpool_control.engine.profile import built_in
 from swingpool_control.simulation.cluster import Simulation, SimulationError
-from swingpool_control.simulation.settings import POLICIES, Failures, Latencies, Settings
+from swingpool_control.simulation.policies.catalogue import POLICIES
+from swingpool_control.simulation.settings import Failures, Latencies, Settings
 from swingpool_control.simulation.traffic import Arrival
 from tests.support.simulations import STATIC, load, simulate, spec
 

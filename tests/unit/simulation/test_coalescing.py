@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from swingpool_control.engine import profile
 from swingpool_control.engine.batching import BatchingEngine
 from swingpool_control.engine.work import Limits, Request
-from swingpool_control.simulation.settings import POLICIES, Failures, Settings
+from swingpool_control.simulation.policies.catalogue import POLICIES
+from swingpool_control.simulation.settings import Failures, Settings
 from swingpool_control.simulation.traffic import Arrival
 from tests.support.simulations import simulate, spec
 

@@ -1,0 +1,32 @@
+"""What became of one request."""
+
+from dataclasses import dataclass
+
+from swingpool_control.simulation.traffic import Arrival
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one request."""
+
+    number: int
+    """Of the arrival, counted from 0."""
+    arrival: Arrival
+    first_s: float | None
+    """When its first token came; None if none did."""
+    end_s: float
+    result: str
+    """`completed`, `refused` (no worker in time, or longer than any KV cache) or `failed` (its worker was lost)."""
+
+    @property
+    def ttft_s(self) -> float | None:
+        """Time to first token."""
+        return None if self.first_s is None else self.first_s - self.arrival.at_s
+
+    @property
+    def mean_itl_s(self) -> float | None:
+        """Mean time between its tokens; None if it has fewer than two, or not all of them."""
+        gaps = self.arrival.output_tokens - 1
+        if self.first_s is None or gaps < 1 or self.result != "completed":
+            return None
+        return (self.end_s - self.first_s) / gaps

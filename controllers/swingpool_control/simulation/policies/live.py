@@ -1,0 +1,49 @@
+"""Ours: the live loops' own functions on their own periods; single features can be left out, to see their worth."""
+
+from dataclasses import dataclass
+
+from swingpool_control.api.status import FlipRecord, InferenceClusterStatus
+from swingpool_control.simulation.policies.interface import Board, Given, Placing
+from swingpool_control.sizing import step as sizing
+from swingpool_control.sizing.memory import SizingMemory
+from swingpool_control.swing import step as swing
+from swingpool_control.swing.memory import SwingMemory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """What of it is used."""
+
+    swing: bool = True
+    sizing: bool = True
+    late_binding: bool = True
+    deflection: bool = True
+
+
+class Live:
+    """The manager's rounds."""
+
+    def __init__(self, _: Given, features: Features) -> None:
+        self._features = features
+        self.placing = Placing(late_binding=features.late_binding, deflection=features.deflection)
+        self._status = InferenceClusterStatus()
+        self._swing_memory = SwingMemory()
+        self._sizing_memory = SizingMemory()
+        self._size_next_unix_s = 0.0
+        self.flips: tuple[FlipRecord, ...] = ()
+
+    def round(self, board: Board, *, now_unix_s: float) -> None:
+        """Size if it is due, swing."""
+        if self._features.sizing and now_unix_s >= self._size_next_unix_s:
+            sized = sizing.step(board.view(self._status), self._sizing_memory, now_unix_s=now_unix_s)
+            self._sizing_memory = sized.memory
+            self._size_next_unix_s = now_unix_s + sized.next_step_s
+            board.act(sized.actions)
+        if self._features.swing:
+            moved = swing.step(board.view(self._status), self._swing_memory, now_unix_s=now_unix_s)
+            self._swing_memory = moved.memory
+            for uid in board.act(moved.actions):
+                self._swing_memory = self._swing_memory.refused(uid)
+            if moved.memory.flips != self.flips:
+                self.flips = moved.memory.flips
+                self._status = InferenceClusterStatus(flips=moved.flips)
