@@ -16,8 +16,8 @@ class DeflectionLimits:
     """Predicted time between two tokens up to which a decode worker may compute a prompt beside its residents at any
     time. 0: decode workers compute no prompts."""
     over_share: float = 0.0
-    """Share, 0-1, of the times between its residents' tokens that may be longer than `itl_s`: room for a long prompt now
-    and then. 0: none."""
+    """Share, 0-1, of the times between its residents' tokens that may exceed `itl_s`: room for a long prompt now and
+    then. 0: none."""
     most_tokens: int = 1_000_000_000
     """Prompt tokens that are not cached on the decode worker, at most, of one deflected prompt."""
     prefill_keeps: bool = True
