@@ -95,3 +95,7 @@ class RouterObservation:
     """Prompts and answers of the window's requests, each pair or, where pairs are not known, each distribution."""
     cached_prompt_tokens_per_s: Figure = NOT_TOLD
     """Prompt tokens that prefill workers found in their prefix caches and need not compute."""
+    arrived_requests: Figure = NOT_TOLD
+    """Requests since the picker started; of several pickers the sum, which compares only while they are the same."""
+    arrived_prompt_tokens: Figure = NOT_TOLD
+    """Prompt tokens of those, as far as their lengths are known."""

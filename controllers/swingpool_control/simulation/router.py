@@ -75,6 +75,7 @@ class Router:
         """By address, which is the pod's name here."""
         self._queue: deque[_Flight] = deque()
         self._arrivals = Sums(window_s=settings.window_s)
+        self._arrived, self._arrived_tokens = 0, 0
         self._ttft = Latencies(window_s=settings.window_s)
         self._outputs = Sums(window_s=settings.window_s)
         self._firsts: list[tuple[float, int, Member, int, float]] = []
@@ -122,6 +123,8 @@ class Router:
     def arrive(self, number: int, arrival: Arrival) -> None:
         """Take a request."""
         self._arrivals.add(arrival.prompt_tokens, now_s=self._timeline.now_s)
+        self._arrived += 1
+        self._arrived_tokens += arrival.prompt_tokens
         flight = _Flight(
             number=number,
             arrival=arrival,
@@ -260,6 +263,8 @@ class Router:
             itl_s=self._itl.recent(now_s=now_s, name="inter-token latency"),
             queued_requests=len(self._queue),
             workers=tuple(member.observation() for member in self._members.values()),
+            arrived_requests=float(self._arrived),
+            arrived_prompt_tokens=float(self._arrived_tokens),
         )
 
     def _read_access_log(self, now_s: float) -> None:

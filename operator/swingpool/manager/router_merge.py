@@ -46,6 +46,8 @@ def merge(observations: Sequence[RouterObservation]) -> RouterObservation:
         cached_prompt_tokens_per_s=_known(
             [fullest.cached_prompt_tokens_per_s, *(one.cached_prompt_tokens_per_s for one in ordered)]
         ),
+        arrived_requests=_sum([one.arrived_requests for one in ordered]),
+        arrived_prompt_tokens=_sum([one.arrived_prompt_tokens for one in ordered]),
     )
 
 

@@ -30,6 +30,8 @@ def observe(fleet: Fleet, traffic: Traffic, *, picker: str) -> RouterObservation
         itl_s=percentiles_in(traffic.itl_s.recent(now_s=now_s), name="inter-token latency"),
         queued_requests=traffic.queued,
         workers=tuple(worker.observation() for worker in fleet.workers()),
+        arrived_requests=float(traffic.arrived_requests),
+        arrived_prompt_tokens=float(traffic.arrived_prompt_tokens),
     )
 
 

@@ -29,6 +29,8 @@ class Traffic:
         self.window_s = window_s
         self.token_rate = TokenRate()
         self.queued = 0
+        self.arrived_requests = 0
+        self.arrived_prompt_tokens = 0
         self._started_s = time.monotonic()
         self._arrivals: deque[Arrival] = deque(maxlen=MOST_VALUES)
         self.ttft_s = Values(window_s=window_s)
@@ -39,12 +41,15 @@ class Traffic:
         """Count a request that arrived with a prompt of about this length."""
         arrival = Arrival(prompt_tokens)
         self._arrivals.append(arrival)
+        self.arrived_requests += 1
+        self.arrived_prompt_tokens += prompt_tokens
         self.metrics.arrivals.labels(path).inc()
         return arrival
 
     def counted(self, arrival: Arrival, *, text_bytes: int, prompt_tokens: int) -> None:
         """Take over a prompt's exact length, and learn from it."""
         if prompt_tokens > 0:
+            self.arrived_prompt_tokens += prompt_tokens - arrival.prompt_tokens
             arrival.prompt_tokens = prompt_tokens
             self.token_rate = self.token_rate.observed(text_bytes=text_bytes, tokens=prompt_tokens)
 

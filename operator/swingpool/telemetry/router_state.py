@@ -60,6 +60,8 @@ def decode(text: bytes) -> RouterObservation:
         arrival_scv=_figure(raw, "arrival_scv"),
         lengths=_lengths(raw),
         cached_prompt_tokens_per_s=_figure(raw, "cached_prompt_tokens_per_s"),
+        arrived_requests=_figure(raw, "arrived_requests"),
+        arrived_prompt_tokens=_figure(raw, "arrived_prompt_tokens"),
     )
 
 

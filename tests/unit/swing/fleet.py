@@ -109,6 +109,7 @@ class Fleet:
         self.arrivals: deque[tuple[float, Request]] = deque()
         self.router_known = True
         self.lost = 0
+        self.arrived = [0, 0]
         self.events: list[EmitEvent] = []
         self.refused: list[PatchWorker] = []
         self.failure: dict[str, str] = {}
@@ -212,6 +213,8 @@ class Fleet:
             itl_s=none,
             queued_requests=len(self.queue),
             workers=tuple(self._sight(pod) for pod in self.pods),
+            arrived_requests=float(self.arrived[0]),
+            arrived_prompt_tokens=float(self.arrived[1]),
         )
 
     def _sight(self, pod: Pod) -> WorkerObservation:
@@ -295,6 +298,7 @@ class Fleet:
     def arrive(self, isl: int, osl: int) -> None:
         request = Request(isl=isl, osl=osl, arrived=self.now)
         self.arrivals.append((self.now, request))
+        self.arrived = [self.arrived[0] + 1, self.arrived[1] + isl]
         self.queue.append(request)
 
     def run(self, seconds: float, *, dt: float = 0.05) -> None:
