@@ -20,6 +20,9 @@ LABEL_POOL = f"{GROUP}/pool"
 LABEL_ROLE = f"{GROUP}/role"
 """A worker pod's role now: one of the ROLE_ values. The picker, or any router that watches labels, follows it."""
 
+LABEL_GENERATION = f"{GROUP}/kv-generation"
+"""Which workers can exchange KV cache: a hash of everything that their handshake compares."""
+
 ROLE_PREFILL = "prefill"
 ROLE_DECODE = "decode"
 ROLE_DRAINING = "draining"

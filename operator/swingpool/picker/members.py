@@ -17,6 +17,8 @@ class Member:
     """Value of the role label; empty if it has none."""
     ready: bool = True
     deleting: bool = False
+    generation: str = ""
+    """Value of the generation label: workers of two generations cannot exchange KV cache."""
 
 
 Publish = Callable[[Sequence[Member]], None]

@@ -53,4 +53,5 @@ def member_of(pod: Object) -> Member | None:
         role=labels_of(pod).get(names.LABEL_ROLE, ""),
         ready=any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions),
         deleting=metadata(pod).get("deletionTimestamp") is not None,
+        generation=labels_of(pod).get(names.LABEL_GENERATION, ""),
     )

