@@ -1,19 +1,22 @@
 """Continuous batching as vLLM does it, without a clock: the simulated worker and the simulator drive the same code.
 
-The driver alternates `schedule(now_s)` and, when the iteration's time has passed, `complete(iteration, now_s)`. In
-between it may add, abort, and report how pulls of KV cache ended. Everything is deterministic.
+The driver alternates `schedule(now_s)` and, when the iteration's time has passed, `complete(now_s)` or, if it asks for
+no single token, `advance(now_s)`. In between it may add, abort, and report how pulls of KV cache ended. Everything is
+deterministic.
 
-Each iteration computes some of the tokens that its sequences miss; a sequence that misses none emits one more. So a
-decoding sequence is one that misses one token, and chunked prefill needs no rules of its own.
+Each iteration computes some of the tokens that its sequences miss; a sequence that misses none emits one more. All of
+the batch take part in each: a sequence is let in only while some of the token budget is left, and needs one token of it
+at least. Hence all but the last one miss a single token when an iteration begins, and only the last can be a prompt in
+chunks. Those that miss a single token are the group that decodes; an iteration costs no work for any one of them.
 """
 
-from collections import OrderedDict, deque
+from collections import deque
 
-from swingpool_control.engine import foresight
-from swingpool_control.engine.blocks import BlockPool, UnnamedPool
+from swingpool_control.engine.cache import Cache
+from swingpool_control.engine.decoding import Decoding
 from swingpool_control.engine.model import PerformanceModel
 from swingpool_control.engine.sequence import Sequence
-from swingpool_control.engine.work import Counters, Iteration, Lease, Limits, Request, Token, Transfer
+from swingpool_control.engine.work import Counters, Iteration, Lease, Limits, Progress, Request, Token, Transfer
 
 
 class BatchingEngine:
@@ -29,12 +32,11 @@ class BatchingEngine:
     """
 
     def __init__(self, model: PerformanceModel, limits: Limits, *, counted: bool = False) -> None:
-        if counted and limits.prefix_caching:
-            raise ValueError("blocks without names cannot be found by prefix: turn prefix_caching off")
         self.model = model
         self.limits = limits
-        self.pool = (UnnamedPool if counted else BlockPool)(limits.total_blocks)
         self.counters = Counters()
+        self._cache = Cache(limits, counted=counted)
+        self.pool = self._cache.pool
         self._sequences: dict[str, Sequence] = {}
         self._waiting: deque[Sequence] = deque()
         self._preempted: deque[Sequence] = deque()
@@ -42,8 +44,13 @@ class BatchingEngine:
         self._loading: dict[str, Sequence] = {}
         self._loaded: deque[Sequence] = deque()
         """Before all others: they hold all the blocks they need, so whoever waited before them might wait for ever."""
-        self._running: list[Sequence] = []
-        self._leases: OrderedDict[str, Lease] = OrderedDict()
+        self._running: dict[Sequence, None] = {}
+        """The batch, in order."""
+        self._decoding = Decoding(limits.block_size)
+        """All of the batch but those of `_computing`."""
+        self._computing: list[tuple[Sequence, int]] = []
+        """Those of the batch that miss more, or were let in just now, and their tokens in the present iteration."""
+        self._under_way = False
         self._transfers: list[Transfer] = []
         self._link_free_s = 0.0
 
@@ -72,17 +79,28 @@ class BatchingEngine:
     @property
     def leases(self) -> int:
         """Finished requests whose blocks wait to be pulled."""
-        return len(self._leases)
+        return len(self._cache.leases)
 
     @property
     def next_expiry_s(self) -> float | None:
         """When the next lease ends, or None if none is held."""
-        return min((lease.expires_s for lease in self._leases.values()), default=None)
+        return self._cache.leases.next_expiry_s
 
     @property
     def idle(self) -> bool:
         """Whether it holds no request; leases may be held still."""
         return not self._sequences
+
+    @property
+    def decode_context_tokens(self) -> int:
+        """Tokens that the decoding sequences read in the iteration under way, summed."""
+        return self._decoding.context_tokens
+
+    @property
+    def chunks(self) -> tuple[tuple[str, int], ...]:
+        """Each request of the iteration under way, and how many of its tokens are computed; in the batch's order."""
+        decoding = tuple((sequence.request.id, 1) for sequence in self._running if sequence.decoding)
+        return decoding + tuple((sequence.request.id, count) for sequence, count in self._computing if sequence.running)
 
     def cached_tokens(self, request_id: str) -> int:
         """Return how many of a request's prompt tokens the prefix cache had; 0 if it is not live or not admitted."""
@@ -97,11 +115,11 @@ class BatchingEngine:
         Raises:
             ValueError: its id is in use, it is empty, or it could never fit into the KV cache.
         """
-        if request.id in self._sequences or request.id in self._leases:
+        if request.id in self._sequences or self._cache.leases.get(request.id) is not None:
             raise ValueError(f"request {request.id} exists already")
         if request.prompt_tokens < 1 or request.output_tokens < 1:
             raise ValueError(f"request {request.id} needs at least one token of prompt and of output")
-        if self._blocks_for(request.prompt_tokens + request.output_tokens) > self.pool.total:
+        if self._cache.blocks_for(request.prompt_tokens + request.output_tokens) > self.pool.total:
             raise ValueError(
                 f"request {request.id} needs {request.prompt_tokens + request.output_tokens} tokens of KV cache, "
                 f"the engine has {self.pool.total * self.limits.block_size}"
@@ -115,11 +133,13 @@ class BatchingEngine:
         sequence = self._sequences.pop(request_id, None)
         if sequence is None:
             return False
-        self._loading.pop(request_id, None)
-        for queue in (self._running, self._loaded, self._preempted, self._waiting):
-            if sequence in queue:
-                queue.remove(sequence)
-        self._free(sequence)
+        if sequence.running:
+            self._leave_batch(sequence)
+        elif self._loading.pop(request_id, None) is None:
+            for queue in (self._loaded, self._preempted, self._waiting):
+                if sequence in queue:
+                    queue.remove(sequence)
+        self._cache.free(sequence)
         return True
 
     def loaded(self, request_id: str) -> None:
@@ -127,8 +147,8 @@ class BatchingEngine:
         sequence = self._loading.pop(request_id, None)
         if sequence is None:
             return
-        sequence.transferred = sequence.request.prompt_tokens - sequence.cached
-        self._name_blocks(sequence)
+        sequence.transferred = sequence.prompt_tokens - sequence.cached
+        self._cache.name(sequence)
         self._loaded.append(sequence)
 
     def load_failed(self, request_id: str, *, recompute: bool) -> bool:
@@ -148,31 +168,21 @@ class BatchingEngine:
 
     def lease(self, request_id: str) -> Lease | None:
         """Return the lease on a finished request's blocks, or None if they were pulled or given up."""
-        return self._leases.get(request_id)
+        return self._cache.leases.get(request_id)
 
     def renew(self, request_id: str, *, now_s: float) -> bool:
         """Extend a lease by its full duration; False if there is none any more."""
-        lease = self._leases.get(request_id)
-        if lease is None or lease.expires_s <= now_s:
-            return False
-        self._leases[request_id] = Lease(
-            blocks=lease.blocks, tokens=lease.tokens, expires_s=now_s + self.limits.lease_s
-        )
-        return True
+        return self._cache.leases.renew(request_id, now_s=now_s)
 
     def release(self, request_id: str) -> bool:
         """Free a lease's blocks because they were pulled or are not wanted; False if there is none any more."""
-        lease = self._leases.pop(request_id, None)
-        if lease is None:
-            return False
-        self.pool.release(lease.blocks)
-        return True
+        return self._cache.release(request_id)
 
-    def expire(self, *, now_s: float) -> tuple[str, ...]:
+    def expire(self, *, now_s: float) -> list[str]:
         """Free the blocks of all leases that have ended; return their requests."""
-        ended = tuple(name for name, lease in self._leases.items() if lease.expires_s <= now_s)
-        for name in ended:
-            self.release(name)
+        ended = self._cache.leases.expired(now_s=now_s)
+        for request_id in ended:
+            self._cache.release(request_id)
         self.counters.expired_leases += len(ended)
         return ended
 
@@ -184,215 +194,226 @@ class BatchingEngine:
         It may start transfers whether or not there is an iteration: see `take_transfers`.
         """
         self.expire(now_s=now_s)
-        chunks: list[tuple[Sequence, int]] = []
         preemptions = self.counters.preemptions
-        budget = self._schedule_running(chunks, self.limits.max_batched_tokens)
+        unfinished = self._computing
+        self._computing = []
+        self._grow_decoding(now_s)
+        budget = self.limits.max_batched_tokens - self._decoding.size
+        for sequence, _ in unfinished:
+            budget -= self._go_on(sequence, budget)
+        admitted: tuple[str, ...] = ()
         # Whoever was preempted must not come back at once into the space that was made.
-        if preemptions == self.counters.preemptions or not chunks:
-            self._admit(chunks, budget, now_s)
-        if not chunks:
+        if preemptions == self.counters.preemptions or not self._running:
+            queued = self._loaded or self._preempted or self._waiting
+            if queued and budget and len(self._running) < self.limits.max_sequences:
+                admitted = self._admit(budget, now_s)
+        if not self._running:
             return None
-        return self._iteration(chunks)
+        self._under_way = True
+        return self._iteration(admitted)
 
-    def take_transfers(self) -> tuple[Transfer, ...]:
+    def take_transfers(self) -> list[Transfer]:
         """Return the transfers that `schedule` started since the last call."""
-        transfers = tuple(self._transfers)
-        self._transfers.clear()
-        return transfers
+        started = self._transfers
+        if started:
+            self._transfers = []
+        return started
 
-    def complete(self, iteration: Iteration, *, now_s: float) -> list[Token]:
-        """Account for an iteration whose time has passed; return the tokens it generated, in the batch's order.
+    def complete(self, *, now_s: float) -> list[Token]:
+        """Account for the iteration under way; return the tokens that it generated, in the batch's order.
 
         Requests that were aborted meanwhile are passed over.
         """
         tokens: list[Token] = []
-        for request_id, count in iteration.chunks:
-            sequence = self._sequences.get(request_id)
-            if sequence is None:
-                continue
-            sequence.computed += count
-            if sequence.named_blocks < len(sequence.request.block_hashes):
-                self._name_blocks(sequence)
-            if sequence.computed < sequence.prompt_tokens + sequence.emitted:
-                continue
-            index = sequence.emitted
-            if not index:
-                self._count_prompt(sequence)
-            sequence.emitted += 1
-            last = sequence.emitted >= sequence.request.output_tokens
-            tokens.append(Token(request_id, index, last))
-            if last:
-                self._finish(sequence, now_s)
+        for sequence in self._running:
+            if sequence.decoding:
+                number = self._decoding.emitted(sequence)
+                tokens.append(Token(sequence.request.id, number, number + 1 >= sequence.output_tokens))
+        computing = [(sequence, sequence.emitted) for sequence, _ in self._computing]
+        self.advance(now_s=now_s)
+        for sequence, number in computing:
+            if sequence.emitted > number:
+                tokens.append(Token(sequence.request.id, number, sequence.emitted >= sequence.output_tokens))
         return tokens
 
-    def foresee(self, iteration: Iteration, *, most: int) -> list[float]:
-        """Return the durations of at most `most` iterations that follow the one just scheduled and surely repeat it.
+    def advance(self, *, now_s: float) -> Progress:
+        """Account for the iteration under way; return what it brought, but not each of its tokens."""
+        decoding = self._decoding
+        progress = Progress(decoding.size)
+        self._under_way = False
+        if decoding.size:
+            decoding.ticks += 1
+            for sequence in decoding.ended():
+                self._leave_batch(sequence)
+                self._finish(sequence, now_s)
+                progress.ended.append(sequence.request.id)
+        computed, self._computing = self._computing, []
+        for sequence, count in computed:
+            if sequence.running:
+                self._compute(sequence, count, progress, now_s)
+        return progress
 
-        They give one token to each of the same sequences and end none, unless something comes in between.
+    def foresee(self) -> int:
+        """Return how many iterations follow the one under way that surely repeat it, unless something comes in.
+
+        They, and the one under way, give one token to each of the same sequences and end none.
         """
         blocked = len(self._running) >= self.limits.max_sequences
         queued = self._waiting or self._preempted or self._loaded
-        every_one = len(iteration.chunks) == len(self._running)
-        if iteration.prefill_tokens or self._leases or not every_one or (queued and not blocked):
-            return []
-        count = foresight.alike(self._running, free_blocks=self.pool.free, block_size=self.limits.block_size, most=most)
-        return foresight.durations_s(self.model, self._running, count)
+        if self._computing or len(self._cache.leases) or (queued and not blocked):
+            return 0
+        ahead = self._decoding.until_end() - 2
+        return self._decoding.within(ahead, free_blocks=self.pool.free) if ahead > 0 else 0
 
-    def repeat(self, times: int, *, under_way: bool) -> None:
-        """Account for so many foreseen iterations at once, after `complete` for the one they repeat.
+    def following_s(self, count: int) -> float:
+        """Return the duration of so many foreseen iterations, the one under way being the first."""
+        decoding = self._decoding
+        return self.model.decode_steps_s(steps=count, sequences=decoding.size, context_tokens=decoding.context_tokens)
 
-        Args:
-            times: how many of them have ended.
-            under_way: whether one more has begun, which holds its blocks already.
+    def repeat(self, times: int) -> None:
+        """Account for so many of the iterations that were foreseen, the one under way being the first.
+
+        Then the next one is under way.
         """
-        for sequence in self._running:
-            sequence.computed += times
-            sequence.emitted += times
-            if sequence.computed + under_way > len(sequence.blocks) * self.limits.block_size:
-                self._grow(sequence, sequence.computed + under_way)
+        decoding = self._decoding
+        if self._cache.counted:
+            self.pool.take([], decoding.blocks_needed(times))
+            decoding.ticks += times
+            return
+        for _ in range(times):
+            decoding.ticks += 1
+            for sequence in decoding.growing(0):
+                self.pool.take(sequence.blocks, 1)
 
-    def _schedule_running(self, chunks: list[tuple[Sequence, int]], budget: int) -> int:
-        """Give every running sequence its next tokens, first come first served; preempt from the end if blocks lack."""
-        position = 0
-        block_size = self.limits.block_size
-        while position < len(self._running) and budget:
-            sequence = self._running[position]
-            count = sequence.prompt_tokens + sequence.emitted - sequence.computed
-            count = min(count, budget)
-            roomy = sequence.computed + count <= len(sequence.blocks) * block_size
-            while not roomy and not self._grow(sequence, sequence.computed + count):
-                victim = self._running.pop()
-                self.counters.preemptions += 1
-                self._restart(victim)
-                if victim is sequence:
-                    return budget
-            chunks.append((sequence, count))
-            budget -= count
-            position += 1
-        return budget
+    def _grow_decoding(self, now_s: float) -> None:
+        """Give a block to every decoding sequence that needs one; preempt from the batch's end if they lack."""
+        growing = self._decoding.growing(0)
+        if not growing:
+            return
+        if self._cache.counted and len(growing) <= self.pool.free:
+            self.pool.take([], len(growing))
+            return
+        for sequence in tuple(growing):
+            while sequence.running and not self.pool.free:
+                self._preempt_last(now_s)
+            if sequence.running:
+                self.pool.take(sequence.blocks, 1)
 
-    def _admit(self, chunks: list[tuple[Sequence, int]], budget: int, now_s: float) -> None:
-        """Let sequences into the batch in order, until one does not fit."""
+    def _go_on(self, sequence: Sequence, budget: int) -> int:
+        """Compute more of the sequence at the batch's end, if it is still there; return how many tokens."""
+        if not sequence.running:
+            return 0
+        count = min(sequence.missing, budget)
+        if not self._cache.grow(sequence, sequence.computed + count):
+            self._preempt_last(sequence.last_s)
+            return 0
+        self._computing.append((sequence, count))
+        return count
+
+    def _preempt_last(self, now_s: float) -> None:
+        sequence = next(reversed(self._running))
+        if sequence.decoding:
+            sequence.last_s = now_s
+        self.counters.preemptions += 1
+        self._leave_batch(sequence)
+        self._restart(sequence)
+
+    def _admit(self, budget: int, now_s: float) -> tuple[str, ...]:
+        """Let sequences into the batch in order, until one does not fit; return their requests."""
+        admitted: list[str] = []
         while budget and len(self._running) < self.limits.max_sequences:
             queue = self._loaded or self._preempted or self._waiting
-            if not queue or (queue is not self._loaded and not self._reserve(queue[0])):
-                return
+            if not queue or (queue is not self._loaded and not self._cache.reserve(queue[0])):
+                break
             sequence = queue.popleft()
             if sequence.remote:
                 self._load(sequence, now_s)
                 continue
             count = min(sequence.missing, budget)
-            self._grow(sequence, sequence.computed + count)
-            self._running.append(sequence)
-            chunks.append((sequence, count))
+            self._cache.grow(sequence, sequence.computed + count)
+            sequence.running = True
+            self._running[sequence] = None
+            self._computing.append((sequence, count))
+            admitted.append(sequence.request.id)
             budget -= count
-
-    def _reserve(self, sequence: Sequence) -> bool:
-        """Take what the prefix cache has of a sequence, if the rest of it fits beside it.
-
-        The whole must fit, though it is computed in chunks: else it would be preempted half-way, again and again.
-        """
-        shared: list[int] = []
-        if self.limits.prefix_caching:
-            # The last prompt token is always computed: its result is the first generated token.
-            usable = (sequence.request.prompt_tokens - 1) // self.limits.block_size
-            shared = self.pool.find_prefix(sequence.request.block_hashes[:usable])
-        if self._blocks_for(sequence.tokens) - len(shared) > self.pool.free_after_sharing(shared):
-            return False
-        self.pool.share(shared)
-        sequence.blocks = list(shared)
-        sequence.named_blocks = len(shared)
-        sequence.computed = len(shared) * self.limits.block_size
-        if not sequence.started:
-            sequence.started = True
-            sequence.cached = sequence.computed
-        return True
-
-    def _count_prompt(self, sequence: Sequence) -> None:
-        """Count a prompt once, when its first token is there."""
-        prompt = sequence.request.prompt_tokens
-        self.counters.local_cache_tokens += sequence.cached
-        self.counters.transferred_tokens += sequence.transferred
-        self.counters.local_compute_tokens += prompt - sequence.cached - sequence.transferred
-        if self.limits.prefix_caching:
-            self.counters.prefix_queries += prompt
-            self.counters.prefix_hits += sequence.cached
+        return tuple(admitted)
 
     def _load(self, sequence: Sequence, now_s: float) -> None:
         """Start to pull the KV cache of a sequence whose cached prefix is reserved."""
-        prompt = sequence.request.prompt_tokens
-        self._grow(sequence, prompt)
+        prompt = sequence.prompt_tokens
+        self._cache.grow(sequence, prompt)
         tokens = prompt - sequence.computed
         sequence.computed = prompt - 1
         sequence.remote = False
         self._loading[sequence.request.id] = sequence
         start_s = max(now_s, self._link_free_s)
         self._link_free_s = start_s + self.model.transfer_s(tokens=tokens)
-        self._transfers.append(
-            Transfer(request=sequence.request.id, tokens=tokens, duration_s=self._link_free_s - now_s)
-        )
+        self._transfers.append(Transfer(sequence.request.id, tokens, self._link_free_s - now_s))
 
-    def _grow(self, sequence: Sequence, tokens: int) -> bool:
-        """Hold blocks for so many tokens of a sequence; False, and nothing is taken, if they are not free."""
-        lacking = self._blocks_for(tokens) - len(sequence.blocks)
-        if lacking > self.pool.free:
-            return False
-        if lacking > 0:
-            sequence.blocks.extend(self.pool.allocate(lacking))
-        return True
-
-    def _iteration(self, chunks: list[tuple[Sequence, int]]) -> Iteration:
-        prefill = prefill_context = decodes = decode_context = 0
-        for sequence, count in chunks:
+    def _iteration(self, admitted: tuple[str, ...]) -> Iteration:
+        decodes, decode_context = self._decoding.size, self._decoding.context_tokens
+        prefill = prefill_context = 0
+        for sequence, count in self._computing:
             if count == 1:
                 decodes += 1
                 decode_context += sequence.computed + 1
             else:
                 prefill += count
                 prefill_context += count * sequence.computed + count * count // 2
-        return Iteration(
-            chunks=tuple((sequence.request.id, count) for sequence, count in chunks),
-            duration_s=self.model.step_s(
-                prefill_tokens=prefill,
-                prefill_context_tokens=prefill_context,
-                decode_sequences=decodes,
-                decode_context_tokens=decode_context,
-            ),
+        duration_s = self.model.step_s(
             prefill_tokens=prefill,
+            prefill_context_tokens=prefill_context,
             decode_sequences=decodes,
+            decode_context_tokens=decode_context,
         )
+        return Iteration(admitted=admitted, duration_s=duration_s, prefill_tokens=prefill, decode_sequences=decodes)
 
-    def _name_blocks(self, sequence: Sequence) -> None:
-        """Let the prefix cache know the prompt's blocks that are full now."""
-        full = min(sequence.computed // self.limits.block_size, len(sequence.request.block_hashes))
-        for index in range(sequence.named_blocks, full):
-            if self.limits.prefix_caching:
-                self.pool.remember(sequence.blocks[index], sequence.request.block_hashes[index])
-        sequence.named_blocks = max(sequence.named_blocks, full)
+    def _compute(self, sequence: Sequence, count: int, progress: Progress, now_s: float) -> None:
+        """Account for tokens of a sequence; if it misses none it emits one."""
+        sequence.computed += count
+        self._cache.name(sequence)
+        if sequence.computed < sequence.prompt_tokens + sequence.emitted:
+            self._computing.append((sequence, 0))
+            return
+        if not sequence.emitted:
+            self._count_prompt(sequence)
+            progress.firsts.append(sequence.request.id)
+        else:
+            progress.resumed_s.append(sequence.last_s)
+        sequence.emitted += 1
+        if sequence.emitted < sequence.output_tokens:
+            self._decoding.join(sequence)
+            return
+        self._leave_batch(sequence)
+        self._finish(sequence, now_s)
+        progress.ended.append(sequence.request.id)
+
+    def _count_prompt(self, sequence: Sequence) -> None:
+        """Count a prompt once, when its first token is there."""
+        prompt, counters = sequence.prompt_tokens, self.counters
+        counters.local_cache_tokens += sequence.cached
+        counters.transferred_tokens += sequence.transferred
+        counters.local_compute_tokens += prompt - sequence.cached - sequence.transferred
+        if self.limits.prefix_caching:
+            counters.prefix_queries += prompt
+            counters.prefix_hits += sequence.cached
+
+    def _leave_batch(self, sequence: Sequence) -> None:
+        sequence.running = False
+        del self._running[sequence]
+        if sequence.decoding:
+            self._decoding.leave(sequence, under_way=self._under_way)
 
     def _finish(self, sequence: Sequence, now_s: float) -> None:
         request = sequence.request
         del self._sequences[request.id]
-        self._running.remove(sequence)
         if request.remote_decode:
-            held = sequence.blocks[: self._blocks_for(request.prompt_tokens)]
-            self.pool.release(sequence.blocks[len(held) :])
-            self._leases[request.id] = Lease(
-                blocks=tuple(held), tokens=request.prompt_tokens, expires_s=now_s + self.limits.lease_s
-            )
+            self._cache.keep(sequence, now_s=now_s)
         else:
-            self._free(sequence)
+            self._cache.free(sequence)
 
     def _restart(self, sequence: Sequence) -> None:
         """Put a sequence back before all that wait, to be computed from the start."""
-        self._free(sequence)
+        self._cache.free(sequence)
         sequence.computed = 0
         self._preempted.appendleft(sequence)
-
-    def _free(self, sequence: Sequence) -> None:
-        self.pool.release(sequence.blocks)
-        sequence.blocks = []
-        sequence.named_blocks = 0
-
-    def _blocks_for(self, tokens: int) -> int:
-        return -(-tokens // self.limits.block_size)

@@ -55,21 +55,23 @@ class BlockPool:
                 del self._free[block]
             self._holders[block] += 1
 
-    def allocate(self, count: int) -> list[int]:
-        """Hold `count` free blocks, those used longest ago first, forgetting what they held.
+    def take(self, blocks: list[int], count: int) -> None:
+        """Hold `count` more free blocks, those used longest ago first, forgetting what they held.
+
+        Args:
+            blocks: where their names are added.
+            count: how many.
 
         Raises:
             ValueError: fewer are free.
         """
         if count > len(self._free):
             raise ValueError(f"{count} blocks asked for, {len(self._free)} free")
-        blocks = []
         for _ in range(count):
             block, _ = self._free.popitem(last=False)
             self._forget(block)
             self._holders[block] = 1
             blocks.append(block)
-        return blocks
 
     def remember(self, block: int, block_hash: Hashable) -> None:
         """Make a held, full block findable; a second block of the same content stays unnamed."""
@@ -77,8 +79,15 @@ class BlockPool:
             self._hash_of[block] = block_hash
             self._block_of[block_hash] = block
 
-    def release(self, blocks: Sequence[int]) -> None:
-        """Let go of held blocks, in their sequence's order: a prompt's tail is evicted before its head."""
+    def release(self, blocks: Sequence[int], count: int) -> None:
+        """Let go of held blocks, in their sequence's order: a prompt's tail is evicted before its head.
+
+        Args:
+            blocks: their names.
+            count: how many they are.
+        """
+        if count != len(blocks):
+            raise ValueError(f"{count} blocks are let go of, {len(blocks)} are named")
         for block in reversed(blocks):
             if not self._holders[block]:
                 raise ValueError(f"block {block} is not held")
@@ -110,8 +119,8 @@ class UnnamedPool(BlockPool):
         """Blocks that somebody holds."""
         return self.total - self._left
 
-    def allocate(self, count: int) -> list[int]:
-        """Hold `count` free blocks; they are all alike.
+    def take(self, blocks: list[int], count: int) -> None:
+        """Hold `count` more free blocks; they have no names to add.
 
         Raises:
             ValueError: fewer are free.
@@ -119,10 +128,9 @@ class UnnamedPool(BlockPool):
         if count > self._left:
             raise ValueError(f"{count} blocks asked for, {self._left} free")
         self._left -= count
-        return [0] * count
 
-    def release(self, blocks: Sequence[int]) -> None:
-        """Let go of held blocks."""
-        if self._left + len(blocks) > self.total:
-            raise ValueError(f"{len(blocks)} blocks are let go of, {self.used} are held")
-        self._left += len(blocks)
+    def release(self, blocks: Sequence[int], count: int) -> None:
+        """Let go of so many held blocks."""
+        if self._left + count > self.total:
+            raise ValueError(f"{count} blocks are let go of, {self.used} are held")
+        self._left += count

@@ -45,25 +45,35 @@ class Limits:
             raise ValueError(f"lease_s must be above zero, not {self.lease_s}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One sequence to generate."""
+    """One sequence to generate. It is not changed; a plain class, as millions are made."""
 
-    id: str
-    prompt_tokens: int
-    """Length of the prompt, 1 or more."""
-    output_tokens: int
-    """How many tokens it will generate, 1 or more."""
-    block_hashes: tuple[Hashable, ...] = ()
-    """Chain hashes of the prompt's full blocks, first to last; equal hashes mean equal content up to there."""
-    remote_prefill: bool = False
-    """Its KV cache is pulled from another worker before it decodes."""
-    remote_decode: bool = False
-    """When it ends its blocks stay, under a lease, for another worker to pull."""
+    __slots__ = ("block_hashes", "id", "output_tokens", "prompt_tokens", "remote_decode", "remote_prefill")
+
+    def __init__(
+        self,
+        *,
+        id: str,
+        prompt_tokens: int,
+        output_tokens: int,
+        block_hashes: tuple[Hashable, ...] = (),
+        remote_prefill: bool = False,
+        remote_decode: bool = False,
+    ) -> None:
+        self.id = id
+        self.prompt_tokens = prompt_tokens
+        """Length of the prompt, 1 or more."""
+        self.output_tokens = output_tokens
+        """How many tokens it will generate, 1 or more."""
+        self.block_hashes = block_hashes
+        """Chain hashes of the prompt's full blocks, first to last; equal hashes mean equal content up to there."""
+        self.remote_prefill = remote_prefill
+        """Its KV cache is pulled from another worker before it decodes."""
+        self.remote_decode = remote_decode
+        """When it ends its blocks stay, under a lease, for another worker to pull."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transfer:
+class Transfer(NamedTuple):
     """A pull of KV cache that must start now. The driver tells when it ended."""
 
     request: str
@@ -72,15 +82,35 @@ class Transfer:
     """Waiting for the link included."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Iteration:
-    """One pass over a batch of sequences."""
+    """One pass over a batch of sequences. It is not changed; a plain class, as millions are made."""
 
-    chunks: tuple[tuple[str, int], ...]
-    """Request and how many of its tokens are computed."""
-    duration_s: float
-    prefill_tokens: int
-    decode_sequences: int
+    __slots__ = ("admitted", "decode_sequences", "duration_s", "prefill_tokens")
+
+    def __init__(
+        self, *, admitted: tuple[str, ...], duration_s: float, prefill_tokens: int, decode_sequences: int
+    ) -> None:
+        self.admitted = admitted
+        """Requests that were let into the batch for it."""
+        self.duration_s = duration_s
+        self.prefill_tokens = prefill_tokens
+        self.decode_sequences = decode_sequences
+
+
+class Progress:
+    """What an iteration brought."""
+
+    __slots__ = ("ended", "firsts", "repeated", "resumed_s")
+
+    def __init__(self, repeated: int) -> None:
+        self.repeated = repeated
+        """Sequences that got one more token, the iteration's duration after the last."""
+        self.firsts: list[str] = []
+        """Requests that got their first token."""
+        self.resumed_s: list[float] = []
+        """When the last tokens came of sequences that were preempted since and got one more now."""
+        self.ended: list[str] = []
+        """Requests that have all their tokens."""
 
 
 class Token(NamedTuple):
@@ -91,11 +121,13 @@ class Token(NamedTuple):
     last: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
+class Lease(NamedTuple):
     """Blocks that wait to be pulled."""
 
+    held: int
+    """How many they are."""
     blocks: tuple[int, ...]
+    """Their names; none where blocks are only counted."""
     tokens: int
     expires_s: float
 

@@ -73,7 +73,7 @@ class Simulation:
             block_size=spec.pools[0].engine.block_size,
             ended=self._request_ended,
         )
-        hooks = Hooks(gaps=self._gathering.gap, transfer=self._transfer)
+        hooks = Hooks(gaps=self._gathering.gaps, transfer=self._transfer)
         self._pods = Pods(
             self._timeline,
             spec,

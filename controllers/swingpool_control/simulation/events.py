@@ -3,7 +3,29 @@
 import heapq
 from collections.abc import Callable
 
-Event = Callable[[], None]
+
+class Event:
+    """What happens at a time. One object may be asked for many times."""
+
+    __slots__ = ()
+
+    def happen(self, order: int) -> None:
+        """Happen now.
+
+        Args:
+            order: the number that `Timeline.put` gave for this time.
+        """
+        raise NotImplementedError
+
+
+class _Call(Event):
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+
+    def happen(self, order: int) -> None:
+        self._call()
 
 
 class Timeline:
@@ -14,20 +36,25 @@ class Timeline:
         self._heap: list[tuple[float, int, Event]] = []
         self._asked = 0
 
-    def at(self, time_s: float, event: Event) -> None:
-        """Have an event happen at a time; one that has passed means now."""
+    def put(self, time_s: float, event: Event) -> int:
+        """Have an event happen at a time, one that has passed meaning now; return the number that it will be told."""
         self._asked += 1
-        heapq.heappush(self._heap, (max(time_s, self.now_s), self._asked, event))
+        heapq.heappush(self._heap, (time_s if time_s > self.now_s else self.now_s, self._asked, event))
+        return self._asked
 
-    def after(self, delay_s: float, event: Event) -> None:
-        """Have an event happen when a time has passed."""
-        self.at(self.now_s + delay_s, event)
+    def at(self, time_s: float, call: Callable[[], None]) -> None:
+        """Have a function called at a time; one that has passed means now."""
+        self.put(time_s, _Call(call))
 
-    def every(self, period_s: float, event: Event, *, first_s: float) -> None:
-        """Have an event happen again and again, for ever."""
+    def after(self, delay_s: float, call: Callable[[], None]) -> None:
+        """Have a function called when a time has passed."""
+        self.put(self.now_s + delay_s, _Call(call))
+
+    def every(self, period_s: float, call: Callable[[], None], *, first_s: float) -> None:
+        """Have a function called again and again, for ever."""
 
         def again() -> None:
-            event()
+            call()
             self.after(period_s, again)
 
         self.at(first_s, again)
@@ -36,6 +63,6 @@ class Timeline:
         """Let the next event happen; False if there is none."""
         if not self._heap:
             return False
-        self.now_s, _, event = heapq.heappop(self._heap)
-        event()
+        self.now_s, order, event = heapq.heappop(self._heap)
+        event.happen(order)
         return True

@@ -12,6 +12,11 @@ LEAST_S = 1e-6
 _PER_LOG = 1.0 / math.log(RATIO)
 
 
+def bucket_of(value: float) -> int:
+    """Return the number of the bucket that counts a value."""
+    return math.floor(math.log(value if value > LEAST_S else LEAST_S) * _PER_LOG)
+
+
 class Histogram:
     """Counts of values above zero."""
 
@@ -25,11 +30,15 @@ class Histogram:
 
     def add(self, value: float, count: int = 1) -> None:
         """Count a value so many times."""
-        bucket = math.floor(math.log(value if value > LEAST_S else LEAST_S) * _PER_LOG)
+        self.add_alike(value, value, total=value * count, count=count)
+
+    def add_alike(self, least: float, most: float, *, total: float, count: int) -> None:
+        """Count so many values that fall into one bucket, of which the least, the most and the sum are known."""
+        bucket = bucket_of(least)
         self.buckets[bucket] = self.buckets.get(bucket, 0) + count
         self.count += count
-        self.total += value * count
-        self.largest = max(self.largest, value)
+        self.total += total
+        self.largest = max(self.largest, most)
 
     def include(self, part: "Histogram") -> None:
         """Count all that another one has counted."""

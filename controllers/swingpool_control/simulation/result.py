@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from swingpool_control import names
 from swingpool_control.api.status import FlipRecord
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
+from swingpool_control.simulation.gaps import Gaps
 from swingpool_control.simulation.histogram import Histogram
 from swingpool_control.simulation.objectives import Limit, good_s, limits
 from swingpool_control.simulation.outcome import Outcome
@@ -94,13 +95,15 @@ class Gathering:
         self._priced = all(pool.cost_per_hour is not None for pool in spec.pools)
         self._within = dict.fromkeys(self._limits, 0)
         self._ends = {"completed": 0, "refused": 0, "failed": 0}
+        self.ended = 0
+        """Requests that have ended."""
         self._good = 0
         self._latencies = {"ttft": Histogram(), "itl": Histogram(), "e2e": Histogram()}
         self._flips: dict[tuple[str, str], FlipRecord] = {}
         self._flips_to = {names.ROLE_PREFILL: 0, names.ROLE_DECODE: 0}
         self._itl_limits_s = tuple(limit.limit_s for limit in self._limits if limit.metric == "itl")
-        self._itl_within = [0] * len(self._itl_limits_s)
-        self._new_gaps = Histogram()
+        self.gaps = Gaps(self._itl_limits_s)
+        """Times between tokens."""
         self._ttft_limits = tuple(limit for limit in self._limits if limit.metric == "ttft")
         self.transfers = 0
         self.transfers_failed = 0
@@ -108,27 +111,16 @@ class Gathering:
         self.arrived = 0
         self.last_arrival_s = 0.0
 
-    @property
-    def ended(self) -> int:
-        """Requests that have ended."""
-        return sum(self._ends.values())
-
-    def gap(self, gap_s: float, count: int) -> None:
-        """Count a time between two tokens so many times."""
-        self._new_gaps.add(gap_s, count)
-        for index, limit_s in enumerate(self._itl_limits_s):
-            if gap_s <= limit_s:
-                self._itl_within[index] += count
-
     def take_gaps(self) -> Histogram:
         """Return the times between tokens that were counted since the last call."""
-        taken, self._new_gaps = self._new_gaps, Histogram()
+        taken = self.gaps.take()
         self._latencies["itl"].include(taken)
         return taken
 
     def request(self, outcome: Outcome) -> None:
         """Count a request that ended."""
         self._ends[outcome.result] += 1
+        self.ended += 1
         ttft_s, itl_s = outcome.ttft_s, outcome.mean_itl_s
         if ttft_s is not None:
             self._latencies["ttft"].add(ttft_s)
@@ -150,7 +142,7 @@ class Gathering:
         """Return what was found up to now."""
         self.take_gaps()
         itl_limits = [limit for limit in self._limits if limit.metric == "itl"]
-        self._within.update(zip(itl_limits, self._itl_within, strict=True))
+        self._within.update(zip(itl_limits, self.gaps.within, strict=True))
         ended = self.ended
         return Result(
             policy=policy,

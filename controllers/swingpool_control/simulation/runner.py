@@ -1,25 +1,23 @@
 """Drives one batching engine under the virtual clock, in the same steps as the simulated worker does in real time.
 
-Iterations that cannot differ are computed at once: their ends are known beforehand, so whatever comes in between them
-finds the engine as if it had iterated one by one.
+Iterations that cannot differ are one event: their ends follow from the performance model, so whatever comes in between
+them finds the engine as if it had iterated one by one.
 """
 
-from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from swingpool_control.engine.batching import BatchingEngine
-from swingpool_control.engine.work import Iteration, Request, Transfer
-from swingpool_control.simulation.events import Timeline
-
-MOST_AT_ONCE = 4096
-"""Iterations foreseen at once; where much comes in, few are, since looking far ahead would be in vain."""
+from swingpool_control.engine.work import Progress, Request, Transfer
+from swingpool_control.simulation.events import Event, Timeline
+from swingpool_control.simulation.gaps import Gaps
 
 
-class Job:
-    """A request in an engine, and who is told of it."""
+class Job(Event):
+    """A request in an engine, and who is told of it. As an event it is the end of its transfer."""
 
-    __slots__ = ("id", "last_s", "on_end", "on_first", "source")
+    __slots__ = ("arrives", "engine", "id", "on_end", "on_first", "runner", "source")
 
     def __init__(
         self,
@@ -35,37 +33,74 @@ class Job:
         self.on_end = on_end
         """Told once, when it ended: whether all tokens are there, and when."""
         self.source = source
-        self.last_s = -1.0
-        """When its last token came; below zero before the first."""
+        self.runner: Runner | None = None
+        self.engine: BatchingEngine | None = None
+        """Which one pulls; another one than the runner's after a crash."""
+        self.arrives = False
+        """Whether the pull does not fail."""
+
+    def happen(self, order: int) -> None:
+        """The pull ends."""
+        if self.runner is not None:
+            self.runner.pulled(self)
 
 
-@dataclass(frozen=True, slots=True)
 class Source:
     """Where a request's KV cache waits."""
 
-    runner: "Runner"
-    lease: str
+    __slots__ = ("lease", "runner")
+
+    def __init__(self, runner: "Runner", lease: str) -> None:
+        self.runner = runner
+        self.lease = lease
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
     """Who is told what happens on workers."""
 
-    gaps: Callable[[float, int], None]
-    """Time between two tokens of a request, and of how many requests."""
+    gaps: Gaps
+    """Counts the times between tokens."""
     transfer: Callable[[], bool]
     """A transfer begins; the answer is whether it fails."""
 
 
-class Runner:
-    """One engine and its place on the timeline.
+class _Renewal(Event):
+    """Renews the leases on what a runner's requests wait for, each so long after it was submitted or renewed."""
+
+    def __init__(self, timeline: Timeline, period_s: float) -> None:
+        self._timeline = timeline
+        self._period_s = period_s
+        self._due: deque[tuple[float, Job]] = deque()
+
+    def add(self, job: Job) -> None:
+        """Renew for a job, after a period."""
+        due_s = self._timeline.now_s + self._period_s
+        if not self._due:
+            self._timeline.put(due_s, self)
+        self._due.append((due_s, job))
+
+    def happen(self, order: int) -> None:
+        """Renew what is due; pass over what was pulled meanwhile."""
+        now_s, due = self._timeline.now_s, self._due
+        while due and (due[0][0] <= now_s or due[0][1].source is None):
+            _, job = due.popleft()
+            source = job.source
+            if source is not None and source.runner.engine.renew(source.lease, now_s=now_s):
+                due.append((now_s + self._period_s, job))
+        if due:
+            self._timeline.put(due[0][0], self)
+
+
+class Runner(Event):
+    """One engine and its place on the timeline. As an event it is the end of an iteration.
 
     Args:
         timeline: the clock.
         make: makes the engine, anew after each crash.
         hooks: who is told.
         recompute: whether a prompt is computed here if its KV cache cannot be had.
-        coalesce: whether iterations that cannot differ are computed at once.
+        coalesce: whether iterations that cannot differ are one event.
     """
 
     def __init__(
@@ -79,20 +114,21 @@ class Runner:
     ) -> None:
         self._timeline = timeline
         self._make = make
-        self._hooks = hooks
+        self._gaps = hooks.gaps
+        self._transfer_fails = hooks.transfer
         self._recompute = recompute
         self._coalesce = coalesce
         self.engine = make()
+        self._renewal = _Renewal(timeline, self.engine.limits.lease_s / 3)
         self._jobs: dict[str, Job] = {}
-        self._turn = 0
-        """Of the timeline's event that counts; any other one is out of date."""
-        self._iteration: Iteration | None = None
-        self._ends: list[float] = []
-        """When the iteration under way ends, and those after it that are alike."""
-        self._begun = False
-        """Whether the first of the alike iterations is behind, so that the rest only repeat it."""
-        self._sight = 1
-        """How many iterations are foreseen."""
+        self._awaited = 0
+        """The timeline's event that counts; any other one is out of date."""
+        self._busy = False
+        self._began_s = 0.0
+        self._duration_s = 0.0
+        """Of the iteration under way."""
+        self._ahead = 0
+        """How many iterations follow that repeat it."""
         self._preempted_before = 0
 
     @property
@@ -120,12 +156,13 @@ class Runner:
         self.engine.add(request)
         self._jobs[job.id] = job
         if job.source is not None:
-            self._renew_later(job)
+            self._renewal.add(job)
         self._kick()
 
     def look(self) -> None:
         """Bring the engine's figures up to now."""
-        self._catch_up(self._timeline.now_s)
+        if self._ahead:
+            self._catch_up()
 
     def release(self, lease: str) -> bool:
         """Free what was kept for another worker; False if it is gone."""
@@ -137,8 +174,8 @@ class Runner:
     def crash(self) -> None:
         """Lose everything: each request ends without its tokens."""
         self.look()
-        self._turn += 1
-        self._iteration, self._ends = None, []
+        self._awaited = 0
+        self._busy, self._ahead = False, 0
         self._preempted_before += self.engine.counters.preemptions
         self.engine = self._make()
         lost, self._jobs = self._jobs, {}
@@ -147,125 +184,103 @@ class Runner:
 
     # Iterations
 
-    def _kick(self) -> None:
-        if self._iteration is None:
-            self._wake(self._timeline.now_s)
+    def happen(self, order: int) -> None:
+        """The last of the iterations that were foreseen ends, or a lease does; the next iteration begins."""
+        if order != self._awaited:
+            return
+        now_s = self._timeline.now_s
+        if self._busy:
+            if self._ahead:
+                self._pass(self._ahead)
+            self._settle(self.engine.advance(now_s=now_s), now_s)
+        engine = self.engine
+        iteration = engine.schedule(now_s=now_s)
+        for transfer in engine.take_transfers():
+            self._start(transfer)
+        self._busy = iteration is not None
+        if iteration is not None:
+            self._began_s, self._duration_s = now_s, iteration.duration_s
+            end_s = now_s + iteration.duration_s
+            if self._coalesce:
+                self._ahead = engine.foresee()
+                if self._ahead:
+                    end_s = now_s + engine.following_s(1 + self._ahead)
+            self._awaited = self._timeline.put(end_s, self)
+        elif (expiry_s := engine.next_expiry_s) is not None:
+            self._awaited = self._timeline.put(expiry_s, self)
 
-    def _wake(self, at_s: float) -> None:
-        self._turn += 1
-        turn = self._turn
-        self._timeline.at(at_s, lambda: self._tick(turn))
+    def _kick(self) -> None:
+        if not self._busy:
+            self._awaited = self._timeline.put(self._timeline.now_s, self)
 
     def _interrupt(self) -> None:
         """Something comes in: the iteration under way is the last that could be foreseen."""
-        if len(self._ends) < 2:
+        if not self._ahead:
             return
-        self._catch_up(self._timeline.now_s)
-        if len(self._ends) > 1:
-            self._sight = max(1, self._sight // 4)
-            del self._ends[1:]
-            self._wake(self._ends[0])
+        self._catch_up()
+        if self._ahead:
+            self._ahead = 0
+            self._awaited = self._timeline.put(self._began_s + self._duration_s, self)
 
-    def _tick(self, turn: int) -> None:
-        if turn != self._turn:
-            return
-        now_s = self._timeline.now_s
-        if self._iteration is not None:
-            self._settle(len(self._ends))
-            self._iteration = None
-        following = self.engine.schedule(now_s=now_s)
-        for transfer in self.engine.take_transfers():
-            self._start(transfer)
-        if following is not None:
-            self._foresee(following, now_s)
-        elif (expiry_s := self.engine.next_expiry_s) is not None:
-            self._wake(expiry_s)
-
-    def _foresee(self, iteration: Iteration, now_s: float) -> None:
-        self._iteration, self._begun = iteration, False
-        end_s = now_s + iteration.duration_s
-        self._ends = [end_s]
-        if self._coalesce:
-            for duration_s in self.engine.foresee(iteration, most=self._sight):
-                end_s += duration_s
-                self._ends.append(end_s)
-            if len(self._ends) > self._sight:
-                self._sight = min(MOST_AT_ONCE, 2 * self._sight)
-        self._wake(end_s)
-
-    def _catch_up(self, now_s: float) -> None:
+    def _catch_up(self) -> None:
         """Account for the foreseen iterations that have ended, but for the last: that one has its own event."""
-        self._settle(bisect_left(self._ends, now_s, 0, max(0, len(self._ends) - 1)))
-
-    def _settle(self, count: int) -> None:
-        if not count or self._iteration is None:
+        passed_s = self._timeline.now_s - self._began_s
+        least, most = 0, self._ahead
+        if passed_s <= self._duration_s:
             return
-        ends, self._ends = self._ends[:count], self._ends[count:]
-        repeats = count
-        last_s = ends[0]
-        if not self._begun:
-            self._begun = True
-            repeats -= 1
-            self._complete(self._iteration, ends[0])
-        elif repeats:
-            last_s = self._jobs[self._iteration.chunks[0][0]].last_s
-        if not repeats and not self._ends:
-            return
-        self.engine.repeat(repeats, under_way=bool(self._ends))
-        alike = len(self._iteration.chunks)
-        for end_s in ends[count - repeats :]:
-            self._hooks.gaps(end_s - last_s, alike)
-            last_s = end_s
-        for request_id, _ in self._iteration.chunks:
-            self._jobs[request_id].last_s = last_s
-
-    def _complete(self, iteration: Iteration, end_s: float) -> None:
-        tokens = self.engine.complete(iteration, now_s=end_s)
-        last_seen: dict[float, int] = {}
-        ended: list[Job] = []
-        for request_id, _, last in tokens:
-            job = self._jobs[request_id]
-            if job.last_s < 0:
-                if job.on_first is not None:
-                    job.on_first(end_s)
+        while least < most:
+            middle = (least + most + 1) // 2
+            if self.engine.following_s(middle) < passed_s:
+                least = middle
             else:
-                last_seen[job.last_s] = last_seen.get(job.last_s, 0) + 1
-            job.last_s = end_s
-            if last:
-                del self._jobs[request_id]
-                ended.append(job)
-        for last_s, count in last_seen.items():
-            self._hooks.gaps(end_s - last_s, count)
-        for job in ended:
-            job.on_end(True, end_s)
+                most = middle - 1
+        if least:
+            self._pass(least)
+
+    def _pass(self, count: int) -> None:
+        """Account for so many iterations, the one under way being the first; the next one is under way then."""
+        engine = self.engine
+        self._began_s += engine.following_s(count)
+        self._gaps.add_run(
+            engine.model, steps=count, sequences=engine.running, context_tokens=engine.decode_context_tokens
+        )
+        engine.repeat(count)
+        self._ahead -= count
+        self._duration_s = engine.following_s(1)
+
+    def _settle(self, progress: Progress, end_s: float) -> None:
+        """Tell what an iteration brought."""
+        if progress.repeated:
+            self._gaps.add(self._duration_s, progress.repeated)
+        for last_s in progress.resumed_s:
+            self._gaps.add(end_s - last_s, 1)
+        jobs = self._jobs
+        for request_id in progress.firsts:
+            on_first = jobs[request_id].on_first
+            if on_first is not None:
+                on_first(end_s)
+        for request_id in progress.ended:
+            jobs.pop(request_id).on_end(True, end_s)
 
     # KV cache from elsewhere
 
     def _start(self, transfer: Transfer) -> None:
-        engine, job = self.engine, self._jobs[transfer.request]
+        job = self._jobs[transfer.request]
         source = job.source
         there = source is not None and source.runner.engine.lease(source.lease) is not None
-        if self._hooks.transfer() or not there:
-            self._timeline.after(0.0, lambda: self._pulled(engine, job, arrived=False))
-        else:
-            self._timeline.after(transfer.duration_s, lambda: self._pulled(engine, job, arrived=True))
+        job.runner, job.engine = self, self.engine
+        job.arrives = not self._transfer_fails() and there
+        self._timeline.put(self._timeline.now_s + (transfer.duration_s if job.arrives else 0.0), job)
 
-    def _pulled(self, engine: BatchingEngine, job: Job, *, arrived: bool) -> None:
-        if engine is not self.engine or job.id not in self._jobs:
+    def pulled(self, job: Job) -> None:
+        """Go on with a job whose transfer ended."""
+        if job.engine is not self.engine or job.id not in self._jobs:
             return
         self._interrupt()
         source, job.source = job.source, None
-        if arrived and source is not None and source.runner.release(source.lease):
-            engine.loaded(job.id)
-        elif engine.load_failed(job.id, recompute=self._recompute):
+        if job.arrives and source is not None and source.runner.release(source.lease):
+            self.engine.loaded(job.id)
+        elif self.engine.load_failed(job.id, recompute=self._recompute):
             del self._jobs[job.id]
             job.on_end(False, self._timeline.now_s)
         self._kick()
-
-    def _renew_later(self, job: Job) -> None:
-        def renew() -> None:
-            source = job.source
-            if source is not None and source.runner.engine.renew(source.lease, now_s=self._timeline.now_s):
-                self._renew_later(job)
-
-        self._timeline.after(self.engine.limits.lease_s / 3, renew)

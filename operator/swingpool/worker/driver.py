@@ -126,7 +126,7 @@ class Driver:
             if now_s - self._due_s < LONGEST_LAG_S:
                 start_s = self._due_s
             ended, self._iteration = self._iteration, None
-            self._deliver(ended, self._engine.complete(ended, now_s=start_s), now_s)
+            self._deliver(ended, self._engine.complete(now_s=start_s), now_s)
         following = self._engine.schedule(now_s=start_s)
         for transfer in self._engine.take_transfers():
             self._start_transfer(transfer)
@@ -135,7 +135,7 @@ class Driver:
     def _arm(self, iteration: Iteration | None, start_s: float) -> None:
         self._iteration = iteration
         if iteration is not None:
-            for request_id, _ in iteration.chunks:
+            for request_id in iteration.admitted:
                 job = self._jobs[request_id]
                 if job.scheduled_s is None:
                     job.scheduled_s = start_s

@@ -1,5 +1,7 @@
 """The engine by worked examples: the numbers were computed by hand."""
 
+from typing import NamedTuple
+
 import pytest
 
 from swingpool_control.engine.batching import BatchingEngine
@@ -29,10 +31,22 @@ def engine(*, blocks: int = 100, budget: int = 8, sequences: int = 4, block_size
     return BatchingEngine(model(), limits)
 
 
-def step(of: BatchingEngine, now_s: float = 0.0) -> tuple[Iteration, list[Token]]:
+class Step(NamedTuple):
+    """An iteration, and what was in it."""
+
+    chunks: tuple[tuple[str, int], ...]
+    iteration: Iteration
+
+    @property
+    def duration_s(self) -> float:
+        return self.iteration.duration_s
+
+
+def step(of: BatchingEngine, now_s: float = 0.0) -> tuple[Step, list[Token]]:
     iteration = of.schedule(now_s=now_s)
     assert iteration is not None
-    return iteration, of.complete(iteration, now_s=now_s + iteration.duration_s)
+    chunks = of.chunks
+    return Step(chunks, iteration), of.complete(now_s=now_s + iteration.duration_s)
 
 
 def test_a_prompt_is_chunked_by_the_budget_and_then_decodes() -> None:
@@ -47,7 +61,7 @@ def test_a_prompt_is_chunked_by_the_budget_and_then_decodes() -> None:
     assert second.duration_s == pytest.approx(1.0 + 0.1 + 4 * 0.01 + (4 * 8 + 8) * 0.001)
     assert tokens == [Token("a", 0, False)]
     third, tokens = step(one)
-    assert third.decode_sequences == 1
+    assert third.iteration.decode_sequences == 1
     assert third.duration_s == pytest.approx(1.0 + 0.2 + 13 * 0.03)
     assert tokens == [Token("a", 1, True)]
     assert one.idle
@@ -61,7 +75,7 @@ def test_running_sequences_decode_before_new_prompts_are_computed() -> None:
     one.add(Request(id="b", prompt_tokens=10, output_tokens=1))
     mixed, _ = step(one)
     assert mixed.chunks == (("a", 1), ("b", 5))
-    assert (mixed.prefill_tokens, mixed.decode_sequences) == (5, 1)
+    assert (mixed.iteration.prefill_tokens, mixed.iteration.decode_sequences) == (5, 1)
     assert (one.running, one.waiting) == (2, 0)
 
 
@@ -172,11 +186,11 @@ def test_a_lease_ends_by_itself_unless_it_is_renewed() -> None:
     ended_s = iteration.duration_s
     assert one.renew("b", now_s=ended_s + 20)
     assert one.next_expiry_s == ended_s + 30
-    assert one.expire(now_s=ended_s + 29.9) == ()
-    assert one.expire(now_s=ended_s + 30) == ("a",)
+    assert one.expire(now_s=ended_s + 29.9) == []
+    assert one.expire(now_s=ended_s + 30) == ["a"]
     assert not one.renew("a", now_s=ended_s + 30)
     assert not one.renew("b", now_s=ended_s + 50), "too late"
-    assert one.expire(now_s=ended_s + 50) == ("b",)
+    assert one.expire(now_s=ended_s + 50) == ["b"]
     assert one.counters.expired_leases == 2
     assert one.pool.used == 0
 
@@ -191,7 +205,7 @@ def test_aborts_free_everything_wherever_the_request_is() -> None:
     for name in ("running", "waiting", "loading"):
         assert one.abort(name)
         assert not one.abort(name)
-    assert one.complete(iteration, now_s=1) == [], "a token that nobody waits for"
+    assert one.complete(now_s=1) == [], "a token that nobody waits for"
     one.loaded("loading")
     assert one.pool.used == 0
     assert one.schedule(now_s=1) is None

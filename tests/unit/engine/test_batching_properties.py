@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from swingpool_control.engine import profile
 from swingpool_control.engine.batching import BatchingEngine
-from swingpool_control.engine.work import Iteration, Limits, Request, Token
+from swingpool_control.engine.work import Iteration, Limits, Request, Token, Transfer
+from tests.support.plain_engine import PlainEngine, PlainIteration
 
 MODEL = profile.built_in("demo").model()
 BLOCK_SIZE = 4
@@ -116,9 +117,9 @@ class Harness:
         self.check_blocks()
         if iteration is None:
             return False
-        self.check_iteration(iteration)
+        self.check_iteration(iteration, self.engine.chunks)
         self.now_s += iteration.duration_s
-        for token in self.engine.complete(iteration, now_s=self.now_s):
+        for token in self.engine.complete(now_s=self.now_s):
             self.token(token)
         self.check_blocks()
         return True
@@ -134,13 +135,13 @@ class Harness:
                 assert self.engine.release(token.request)
                 assert not self.engine.release(token.request), "a second pull finds nothing"
 
-    def check_iteration(self, iteration: Iteration) -> None:
+    def check_iteration(self, iteration: Iteration, chunks: tuple[tuple[str, int], ...]) -> None:
         engine = self.engine
         assert iteration.duration_s > 0
-        assert sum(count for _, count in iteration.chunks) <= engine.limits.max_batched_tokens
-        assert len(iteration.chunks) <= engine.limits.max_sequences
-        assert all(count >= 1 for _, count in iteration.chunks)
-        names = [name for name, _ in iteration.chunks]
+        assert sum(count for _, count in chunks) <= engine.limits.max_batched_tokens
+        assert len(chunks) == engine.running <= engine.limits.max_sequences
+        assert all(count >= 1 for _, count in chunks)
+        names = [name for name, _ in chunks]
         assert len(set(names)) == len(names)
         self.first_scheduled += [name for name in names if name not in self.first_scheduled]
 
@@ -175,11 +176,94 @@ class Harness:
         self.now_s = max(self.now_s, min(moments, default=self.now_s + 0.01))
 
 
-def harness(bounds: Limits, todo: list[Plan]) -> Harness:
+def harness(bounds: Limits, todo: list[Plan], engine: BatchingEngine | None = None) -> Harness:
     for index, plan in enumerate(todo):
         plan.id = f"r{index}"
         plan.tokens = []
-    return Harness(BatchingEngine(MODEL, bounds), todo)
+    return Harness(engine or BatchingEngine(MODEL, bounds), todo)
+
+
+class Compared(BatchingEngine):
+    """Does everything as the plain engine does it too, or fails; the same with blocks that are only counted."""
+
+    def __init__(self, bounds: Limits) -> None:
+        super().__init__(MODEL, bounds)
+        self.plain = PlainEngine(MODEL, bounds)
+        self.counting = None if bounds.prefix_caching else BatchingEngine(MODEL, bounds, counted=True)
+        self.iteration: PlainIteration | None = None
+
+    @property
+    def others(self) -> tuple[PlainEngine | BatchingEngine, ...]:
+        return (self.plain,) if self.counting is None else (self.plain, self.counting)
+
+    def add(self, request: Request) -> None:
+        super().add(request)
+        for other in self.others:
+            other.add(request)
+
+    def abort(self, request_id: str) -> bool:
+        ended = super().abort(request_id)
+        assert all(other.abort(request_id) == ended for other in self.others)
+        return ended
+
+    def loaded(self, request_id: str) -> None:
+        super().loaded(request_id)
+        for other in self.others:
+            other.loaded(request_id)
+
+    def load_failed(self, request_id: str, *, recompute: bool) -> bool:
+        ended = super().load_failed(request_id, recompute=recompute)
+        if self.plain.lease(request_id) is None:
+            self.plain.load_failed(request_id, recompute=recompute)
+        if self.counting is not None:
+            self.counting.load_failed(request_id, recompute=recompute)
+        return ended
+
+    def release(self, request_id: str) -> bool:
+        released = super().release(request_id)
+        assert all(other.release(request_id) == released for other in self.others)
+        return released
+
+    def schedule(self, *, now_s: float) -> Iteration | None:
+        iteration = super().schedule(now_s=now_s)
+        self.iteration = self.plain.schedule(now_s=now_s)
+        assert (iteration is None) == (self.iteration is None)
+        if iteration is not None and self.iteration is not None:
+            assert self.chunks == self.iteration.chunks
+            for name in ("prefill_tokens", "decode_sequences", "duration_s"):
+                assert getattr(iteration, name) == getattr(self.iteration, name)
+        if self.counting is not None:
+            self.counting.schedule(now_s=now_s)
+            assert self.counting.chunks == self.chunks
+        self.compare()
+        return iteration
+
+    def take_transfers(self) -> list[Transfer]:
+        started = super().take_transfers()
+        assert all(list(other.take_transfers()) == started for other in self.others)
+        return started
+
+    def complete(self, *, now_s: float) -> list[Token]:
+        tokens = super().complete(now_s=now_s)
+        assert self.iteration is not None
+        assert self.plain.complete(self.iteration, now_s=now_s) == tokens
+        if self.counting is not None:
+            assert self.counting.complete(now_s=now_s) == tokens
+        self.compare()
+        return tokens
+
+    def compare(self) -> None:
+        for other in self.others:
+            for name in ("running", "waiting", "loading", "leases", "kv_usage", "idle", "counters", "next_expiry_s"):
+                assert getattr(other, name) == getattr(self, name), name
+        for request_id in self.plain._leases:
+            assert self.plain.lease(request_id) == self.lease(request_id), "its blocks have the same names"
+
+
+@settings(max_examples=200)
+@given(bounds=limits, todo=plans)
+def test_it_does_for_a_group_what_is_done_for_one_after_the_other(bounds: Limits, todo: list[Plan]) -> None:
+    harness(bounds, todo, Compared(bounds)).run()
 
 
 @settings(max_examples=100)

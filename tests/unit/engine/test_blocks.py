@@ -12,26 +12,32 @@ from swingpool_control.engine.profile import built_in
 from swingpool_control.engine.work import Limits
 
 
+def taken(pool: BlockPool, count: int) -> list[int]:
+    blocks: list[int] = []
+    pool.take(blocks, count)
+    return blocks
+
+
 def test_the_oldest_free_block_is_taken_first_and_forgotten() -> None:
     pool = BlockPool(3)
-    first = pool.allocate(2)
+    first = taken(pool, 2)
     for block, name in zip(first, "ab", strict=True):
         pool.remember(block, name)
-    pool.release(first)
+    pool.release(first, len(first))
     assert pool.find_prefix("ab") == first
-    assert pool.allocate(1) == [2], "the block that nobody ever used comes first"
-    assert pool.allocate(1) == [first[1]], "then a prompt's tail"
+    assert taken(pool, 1) == [2], "the block that nobody ever used comes first"
+    assert taken(pool, 1) == [first[1]], "then a prompt's tail"
     assert pool.find_prefix("ab") == [first[0]], "its head is kept longest"
 
 
 def test_a_shared_block_stays_until_its_last_holder_lets_go() -> None:
     pool = BlockPool(2)
-    blocks = pool.allocate(1)
+    blocks = taken(pool, 1)
     pool.remember(blocks[0], "a")
     pool.share(blocks)
-    pool.release(blocks)
+    pool.release(blocks, len(blocks))
     assert pool.used == 1
-    pool.release(blocks)
+    pool.release(blocks, len(blocks))
     assert pool.used == 0
     pool.share(pool.find_prefix("a"))
     assert pool.used == 1, "found again after all had let go"
@@ -39,15 +45,15 @@ def test_a_shared_block_stays_until_its_last_holder_lets_go() -> None:
 
 def test_sharing_counts_free_blocks_once() -> None:
     pool = BlockPool(4)
-    held, let_go = pool.allocate(1), pool.allocate(1)
-    pool.release(let_go)
+    held, let_go = taken(pool, 1), taken(pool, 1)
+    pool.release(let_go, len(let_go))
     assert pool.free == 3
     assert pool.free_after_sharing([*held, *let_go]) == 2
 
 
 def test_equal_content_is_named_once() -> None:
     pool = BlockPool(2)
-    one, two = pool.allocate(2)
+    one, two = taken(pool, 2)
     pool.remember(one, "a")
     pool.remember(two, "a")
     assert pool.find_prefix("a") == [one]
@@ -56,9 +62,9 @@ def test_equal_content_is_named_once() -> None:
 def test_refusals() -> None:
     pool = BlockPool(1)
     with pytest.raises(ValueError, match="2 blocks asked for, 1 free"):
-        pool.allocate(2)
+        taken(pool, 2)
     with pytest.raises(ValueError, match="block 0 is not held"):
-        pool.release([0])
+        pool.release([0], 1)
     with pytest.raises(ValueError, match="at least one KV block"):
         BlockPool(0)
 
@@ -69,17 +75,17 @@ def test_counted_blocks_are_as_many_as_named_ones(steps: list[tuple[bool, int]])
     held: list[tuple[list[int], list[int]]] = []
     for takes, count in steps:
         if takes and count <= named.free:
-            held.append((named.allocate(count), counted.allocate(count)))
+            held.append((taken(named, count), taken(counted, count)))
         elif held:
             ours, theirs = held.pop()
-            named.release(ours)
-            counted.release(theirs)
+            named.release(ours, len(ours))
+            counted.release(theirs, len(ours))
         assert (named.free, named.used) == (counted.free, counted.used)
         if named.free < 12:
             with pytest.raises(ValueError, match="free"):
-                counted.allocate(counted.free + 1)
+                taken(counted, counted.free + 1)
             with pytest.raises(ValueError, match="are held"):
-                counted.release([0] * (counted.used + 1))
+                counted.release([], counted.used + 1)
 
 
 def test_blocks_are_counted_only_where_no_prefix_is_sought() -> None:

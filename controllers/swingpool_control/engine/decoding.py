@@ -1,0 +1,111 @@
+"""The sequences of a batch that decode, as a group: an iteration that only repeats itself costs no work per sequence.
+
+Each of them gets one token in each iteration, so all that changes follows from how many iterations there were. The
+group counts these (`ticks`). It knows when its next sequence has all its tokens, and, as a sequence needs a new block
+once in `block_size` iterations, which of them need one now.
+"""
+
+import heapq
+
+from swingpool_control.engine.sequence import Sequence
+
+
+class Decoding:
+    """The group.
+
+    Args:
+        block_size: tokens per KV block.
+    """
+
+    def __init__(self, block_size: int) -> None:
+        self._block_size = block_size
+        self.ticks = 0
+        """Iterations that are over."""
+        self.size = 0
+        self._offsets = 0
+        """Sum over the sequences of their computed tokens less `ticks`."""
+        self._ends: list[tuple[int, int, Sequence]] = []
+        """When each sequence ends, in ticks; some entries are out of date."""
+        self._turns = 0
+        self._growing: list[dict[Sequence, None]] = [{} for _ in range(block_size)]
+        """The sequences that need a new block in iterations whose tick leaves this rest, in the batch's order."""
+
+    @property
+    def context_tokens(self) -> int:
+        """Tokens that the next iteration reads: what is computed, and one more for each sequence."""
+        return self._offsets + self.size * (self.ticks + 1)
+
+    def join(self, sequence: Sequence) -> None:
+        """Take in a sequence that misses one token, after all that stand before it in the batch."""
+        self._turns += 1
+        sequence.decoding, sequence.turn = True, self._turns
+        offset = sequence.computed - self.ticks
+        sequence.offset_tokens = offset
+        self.size += 1
+        self._offsets += offset
+        self._growing[-offset % self._block_size][sequence] = None
+        last_tick = self.ticks + sequence.output_tokens - sequence.emitted
+        heapq.heappush(self._ends, (last_tick, self._turns, sequence))
+
+    def leave(self, sequence: Sequence, *, under_way: bool) -> None:
+        """Let go of a sequence and bring its figures up to date.
+
+        Args:
+            sequence: the sequence.
+            under_way: whether it holds the block for an iteration that is not over.
+        """
+        offset = sequence.offset_tokens
+        sequence.decoding = False
+        sequence.computed = offset + self.ticks
+        sequence.emitted = sequence.computed + 1 - sequence.prompt_tokens
+        sequence.held = -(-(sequence.computed + under_way) // self._block_size)
+        self.size -= 1
+        self._offsets -= offset
+        del self._growing[-offset % self._block_size][sequence]
+
+    def emitted(self, sequence: Sequence) -> int:
+        """Return how many tokens one of its sequences has emitted."""
+        return sequence.offset_tokens + self.ticks + 1 - sequence.prompt_tokens
+
+    def growing(self, ahead: int) -> dict[Sequence, None]:
+        """Return the sequences that need a new block in the next iteration, or in one that is further ahead."""
+        return self._growing[(self.ticks + ahead) % self._block_size]
+
+    def ended(self) -> list[Sequence]:
+        """Return the sequences that have all their tokens now, in the batch's order. They are still in the group."""
+        found: list[Sequence] = []
+        ends = self._ends
+        while ends and ends[0][0] <= self.ticks:
+            _, turn, sequence = heapq.heappop(ends)
+            if sequence.decoding and sequence.turn == turn:
+                found.append(sequence)
+        return found
+
+    def until_end(self) -> int:
+        """Return the iterations until the first sequence has all its tokens; 0 for an empty group."""
+        ends = self._ends
+        while ends:
+            tick, turn, sequence = ends[0]
+            if sequence.decoding and sequence.turn == turn:
+                return tick - self.ticks
+            heapq.heappop(ends)
+        return 0
+
+    def blocks_needed(self, iterations: int) -> int:
+        """Return the blocks that so many iterations need that follow the one under way."""
+        rounds, rest = divmod(iterations, self._block_size)
+        return rounds * self.size + sum(len(self.growing(1 + ahead)) for ahead in range(rest))
+
+    def within(self, iterations: int, *, free_blocks: int) -> int:
+        """Return how many of so many iterations that follow the one under way find all the blocks that they need."""
+        size, block_size = self.size, self._block_size
+        if -(-iterations // block_size) * size <= free_blocks:
+            return iterations
+        rounds = min(iterations // block_size, free_blocks // size)
+        found, free_blocks = rounds * block_size, free_blocks - rounds * size
+        while found < iterations:
+            free_blocks -= len(self.growing(1 + found))
+            if free_blocks < 0:
+                break
+            found += 1
+        return found
