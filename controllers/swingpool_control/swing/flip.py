@@ -52,6 +52,8 @@ class Flip:
 
 def parse(text: str) -> Flip | None:
     """Return the flip in an annotation's text; None if there is none, or none that can be read."""
+    if not text:
+        return None
     try:
         raw = json.loads(text)
         flip = Flip(

@@ -6,7 +6,9 @@ from swingpool_control.actions import Action
 from swingpool_control.api.status import FlipRecord
 from swingpool_control.sizing.capacity import Shape
 from swingpool_control.sizing.demand import DEFAULT_SHAPE, Demand
+from swingpool_control.swing.evidence import Evidence
 from swingpool_control.swing.idle import Idle
+from swingpool_control.swing.rates import Totals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,10 @@ class SwingMemory:
     """What the last two different observations showed, oldest first; none after one that was unknown."""
     shape: Shape = DEFAULT_SHAPE
     """Lengths of the requests that were seen last."""
+    totals: tuple[Totals, ...] = ()
+    """What had arrived at each observation of the last seconds."""
+    evidence: Evidence = field(default_factory=Evidence)
+    """What speaks for moving workers."""
     flips: tuple[FlipRecord, ...] = ()
     """Newest first."""
     pending: tuple[PendingPatch, ...] = ()

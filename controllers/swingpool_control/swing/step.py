@@ -106,9 +106,7 @@ class _Step:
         self._outlive_rollouts(now)
         moves = self._rescue(now) or self._succeed(now)
         if not moves:
-            proposed: tuple[Move, ...] | Unknown | None = self.blind
-            if proposed is None:
-                proposed = policy.propose(self.view, self.memory, now, now_unix_s=self.now_unix_s)
+            proposed = self._propose(now)
             if isinstance(proposed, Unknown):
                 return f"hold: {proposed.why}"
             moves = proposed
@@ -117,6 +115,16 @@ class _Step:
         if self.view.spec.scaling.mode is ScalingMode.RECOMMEND:
             return f"recommended only: {self._describe(moves)}"
         return self._begin(moves, now)
+
+    def _propose(self, now: dict[str, frozenset[str]]) -> tuple[Move, ...] | Unknown:
+        """Ask for the best split, and act on it once observations have shown enough."""
+        if self.blind is not None:
+            return self.blind
+        found = policy.propose(self.view, self.memory, now, now_unix_s=self.now_unix_s)
+        if isinstance(found, Unknown):
+            return found
+        self.memory = policy.weigh(self.memory, found)
+        return policy.moves(self.memory, found, now_unix_s=self.now_unix_s)
 
     def _rescue(
         self, now: dict[str, frozenset[str]], missing: tuple[tuple[str, float], ...] | None = None
@@ -156,6 +164,7 @@ class _Step:
             message = f"{worker.pod}: {worker.role} to {move.to_role}: {move.reason}"
             self.actions.append(EmitEvent(type="Normal", reason="FlipDecided", message=message))
             begun.append(move)
+        self.memory = replace(self.memory, evidence=self.memory.evidence.used())
         return f"flip {self._describe(tuple(begun))}" if begun else "hold: the last ready worker of a role stays"
 
     def _supersede(self, worker: WorkerView) -> None:

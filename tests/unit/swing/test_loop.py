@@ -153,8 +153,8 @@ def test_a_new_manager_carries_on_with_flips_that_it_finds() -> None:
     for _ in range(40):
         loop.fleet.arrive(1800, 24)
     loop.period(None)
-    while loop.fleet.roles() != ["prefill", "prefill"]:
-        loop.period(None)
+    loop.phase(PROMPT_HEAVY, 3)
+    assert loop.fleet.roles() == ["prefill", "prefill"]
     loop.fleet.status = InferenceClusterStatus()
     loop.memory = SwingMemory()
     loop.phase(PROMPT_HEAVY, 5)

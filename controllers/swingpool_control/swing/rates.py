@@ -1,0 +1,100 @@
+"""What arrives, over the last seconds where the load has just turned, over the router's whole window where it has not.
+
+A window of many seconds holds still, but for as long as it lasts it shows a load that is over. A few seconds are quick,
+but mostly chance. So the few seconds count only where they differ from the window by more than chance explains.
+"""
+
+import math
+from dataclasses import dataclass
+
+from swingpool_control.figures import Unknown
+from swingpool_control.observation import RouterObservation
+from swingpool_control.sizing.traffic import Lengths
+
+SHORT_S = 4.0
+"""The last seconds."""
+
+LEAST_S = 1.5
+"""A rate over less says nothing."""
+
+CERTAIN = 3.0
+"""Standard deviations of chance by which they must differ."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What had arrived at a moment."""
+
+    at_unix_s: float
+    picker: str
+    requests: float
+    prompt_tokens: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arriving:
+    """What arrives."""
+
+    requests_per_s: float
+    prompt_tokens_per_s: float
+    turned: bool
+    """Whether it has just turned: means over the window are then of another load."""
+
+
+def follow(totals: tuple[Totals, ...], router: RouterObservation) -> tuple[Totals, ...]:
+    """Return the totals of the last seconds with the newest among them; none before a picker came, went or restarted.
+
+    Args:
+        totals: those before, oldest first.
+        router: the newest observation.
+    """
+    requests, tokens = router.arrived_requests, router.arrived_prompt_tokens
+    if isinstance(requests, Unknown) or isinstance(tokens, Unknown):
+        return ()
+    newest = Totals(at_unix_s=router.at_unix_s, picker=router.picker, requests=requests, prompt_tokens=tokens)
+    if totals and newest.at_unix_s <= totals[-1].at_unix_s:
+        return totals
+    if totals and (totals[-1].picker != newest.picker or totals[-1].requests > newest.requests):
+        totals = ()
+    recent = tuple(one for one in totals if one.at_unix_s >= newest.at_unix_s - SHORT_S - 1e-3)
+    return (*recent, newest)
+
+
+def arriving(
+    totals: tuple[Totals, ...], *, requests_per_s: float, prompt_tokens_per_s: float, spread: float
+) -> Arriving:
+    """Return what arrives.
+
+    Args:
+        totals: of the last seconds.
+        requests_per_s: over the router's window.
+        prompt_tokens_per_s: over the router's window.
+        spread: variance over squared mean of what arrives in a time, times the requests in it (`spread`).
+    """
+    window = Arriving(requests_per_s=requests_per_s, prompt_tokens_per_s=prompt_tokens_per_s, turned=False)
+    past_s = totals[-1].at_unix_s - totals[0].at_unix_s if totals else 0.0
+    if past_s < LEAST_S:
+        return window
+    requests = (totals[-1].requests - totals[0].requests) / past_s
+    tokens = max(0.0, totals[-1].prompt_tokens - totals[0].prompt_tokens) / past_s
+    counted = max(requests, requests_per_s) * past_s
+    if counted < 1.0:
+        return window
+    chance = CERTAIN * math.sqrt(spread / counted)
+    if abs(tokens - prompt_tokens_per_s) <= chance * max(tokens, prompt_tokens_per_s):
+        return window
+    return Arriving(requests_per_s=requests, prompt_tokens_per_s=tokens, turned=True)
+
+
+def spread(router: RouterObservation) -> float:
+    """Return how widely prompt tokens scatter: burstiness of arrivals plus that of lengths; 2 if neither is known."""
+    bursts = 1.0 if isinstance(router.arrival_scv, Unknown) else max(0.0, router.arrival_scv)
+    return bursts + (1.0 if isinstance(router.lengths, Unknown) else _length_scv(router.lengths))
+
+
+def _length_scv(lengths: Lengths) -> float:
+    mean = lengths.mean_prompt_tokens
+    if mean <= 0:
+        return 1.0
+    square = math.fsum(one.weight * one.prompt_tokens**2 for one in lengths.bins) / lengths.weight
+    return max(0.0, square / mean**2 - 1.0)
