@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec, KVLoadFailurePolicy, Pool, RouterType
@@ -9,12 +10,17 @@ from swingpool_control.engine.batching import BatchingEngine
 from swingpool_control.engine.model import PerformanceModel
 from swingpool_control.engine.work import Limits
 from swingpool_control.figures import Unknown
+from swingpool_control.placement.dispatcher import Dispatcher
+from swingpool_control.placement.limits import NO_DEFLECTION
+from swingpool_control.placement.of_spec import settings_of
+from swingpool_control.simulation.at_once import AtOnce
 from swingpool_control.simulation.control import Control
 from swingpool_control.simulation.counters import Counters
 from swingpool_control.simulation.events import Timeline
 from swingpool_control.simulation.outcome import Outcome
+from swingpool_control.simulation.placer import Placer
 from swingpool_control.simulation.pods import Pod, Pods
-from swingpool_control.simulation.policies.interface import Deciding, Given, PolicyError
+from swingpool_control.simulation.policies.interface import Deciding, Given, Placing, PolicyError
 from swingpool_control.simulation.result import Gathering, Result
 from swingpool_control.simulation.router import Router
 from swingpool_control.simulation.runner import Hooks, Runner
@@ -69,7 +75,7 @@ class Simulation:
         self._router = Router(
             self._timeline,
             settings,
-            policy.placing,
+            _placer(policy.placing, spec),
             block_size=spec.pools[0].engine.block_size,
             ended=self._request_ended,
         )
@@ -239,6 +245,15 @@ def _policy(spec: InferenceClusterSpec, known: dict[str, PerformanceModel], sett
         return policy.make(Given(spec=spec, models=known, startup_s=startup_s, future=future))
     except PolicyError as error:
         raise SimulationError(f"policy {policy.name}: {error}") from error
+
+
+def _placer(placing: Placing, spec: InferenceClusterSpec) -> Placer:
+    settings = settings_of(spec)
+    if not placing.deflection:
+        settings = replace(settings, limits=NO_DEFLECTION)
+    if placing.placer is not None:
+        return placing.placer(settings)
+    return Dispatcher(settings) if placing.late_binding else AtOnce(placing)
 
 
 def _check(spec: InferenceClusterSpec, settings: Settings) -> None:

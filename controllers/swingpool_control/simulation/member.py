@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from swingpool_control import names
 from swingpool_control.figures import Figure, Unknown
 from swingpool_control.observation import WorkerObservation
-from swingpool_control.placement.candidates import Candidate
+from swingpool_control.placement.account import Account
 from swingpool_control.simulation.pods import Pod
 from swingpool_control.simulation.settings import START_UNIX_S
 
@@ -18,17 +18,11 @@ class Member:
     """What the picker knows of a worker, and what it sent to it."""
 
     pod: Pod
-    address: str
+    account: Account
     role: str
     role_since_s: float
     fault: str = "it has not answered a probe yet"
     """Why it is out of rotation; empty if it is in."""
-    epoch: int = 0
-    """Counts changes of role."""
-    pending_prefill_tokens: int = 0
-    prefills_in_flight: int = 0
-    decodes_in_flight: int = 0
-    decode_context_tokens: int = 0
     prefills_served: int = 0
     decodes_served: int = 0
     first_served_s: float | None = None
@@ -36,66 +30,31 @@ class Member:
     waiting: Figure = _NOT_SCRAPED
     kv_usage: Figure = _NOT_SCRAPED
     scraped_unix_s: Figure = _NOT_SCRAPED
-    _candidate: Candidate | None = None
+
+    @property
+    def address(self) -> str:
+        """The pod's name."""
+        return self.account.worker
 
     @property
     def in_rotation(self) -> bool:
         """Whether it gets requests."""
         return not self.fault and self.role in (names.ROLE_PREFILL, names.ROLE_DECODE)
 
-    def candidate(self) -> Candidate:
-        """Return what placement sees of it, made anew only after a change."""
-        if self._candidate is None:
-            self._candidate = Candidate(
-                worker=self.address,
-                role=self.role,
-                in_rotation=self.in_rotation,
-                pending_prefill_tokens=self.pending_prefill_tokens,
-                prefills_in_flight=self.prefills_in_flight,
-                decodes_in_flight=self.decodes_in_flight,
-                decode_context_tokens=self.decode_context_tokens,
-            )
-        return self._candidate
-
     def became(self, *, role: str, fault: str, now_s: float) -> None:
         """Take over the pod's newer state."""
         if role != self.role:
             self.role, self.role_since_s, self.first_served_s = role, now_s, None
-            self.epoch += 1
         self.fault = fault
-        self._candidate = None
 
-    def prefill_sent(self, tokens: int) -> None:
-        """Account for a prefill leg sent to it."""
-        self.pending_prefill_tokens += tokens
-        self.prefills_in_flight += 1
-        self._candidate = None
-
-    def prefill_ended(self, tokens: int, *, epoch: int, served: bool, now_s: float) -> None:
-        """Account for a prefill leg's end."""
-        self.pending_prefill_tokens -= tokens
-        self.prefills_in_flight -= 1
-        self._candidate = None
-        if served:
-            self.prefills_served += 1
-            self.served(names.ROLE_PREFILL, epoch=epoch, at_s=now_s)
-
-    def decode_sent(self, tokens: int) -> None:
-        """Account for a request that it generates for from now on."""
-        self.decodes_in_flight += 1
-        self.decode_context_tokens += tokens
-        self._candidate = None
-
-    def decode_ended(self, tokens: int, *, served: bool) -> None:
-        """Account for a request's end."""
-        self.decodes_in_flight -= 1
-        self.decode_context_tokens -= tokens
-        self.decodes_served += served
-        self._candidate = None
+    def prefill_served(self, *, epoch: int, now_s: float) -> None:
+        """Note a prompt that it has computed."""
+        self.prefills_served += 1
+        self.served(names.ROLE_PREFILL, epoch=epoch, at_s=now_s)
 
     def served(self, role: str, *, epoch: int, at_s: float) -> None:
         """Note the first request that it served in its present role."""
-        if epoch == self.epoch and role == self.role and self.first_served_s is None:
+        if epoch == self.account.epoch and role == self.role and self.first_served_s is None:
             self.first_served_s = at_s
 
     def scrape(self, *, now_s: float) -> None:
@@ -118,9 +77,9 @@ class Member:
             role_since_unix_s=START_UNIX_S + self.role_since_s,
             in_rotation=self.in_rotation,
             why_not="" if self.in_rotation else self.fault or f"its role is {self.role!r}",
-            pending_prefill_tokens=self.pending_prefill_tokens,
-            prefills_in_flight=self.prefills_in_flight,
-            decodes_in_flight=self.decodes_in_flight,
+            pending_prefill_tokens=self.account.pending_prefill_tokens,
+            prefills_in_flight=self.account.prefills_in_flight,
+            decodes_in_flight=self.account.decodes_in_flight,
             prefills_served=self.prefills_served,
             decodes_served=self.decodes_served,
             first_served_in_role_unix_s=_NOT_SERVED if served is None else START_UNIX_S + served,

@@ -5,22 +5,24 @@ a request that has not got a token when its worker fails is placed anew where En
 """
 
 import heapq
-from collections import deque
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from swingpool_control import names
 from swingpool_control.engine.work import Request
 from swingpool_control.figures import Figure, Unknown
 from swingpool_control.observation import RouterObservation
-from swingpool_control.placement.candidates import Candidate, PlacementRequest
-from swingpool_control.placement.place import Hold, Split, Whole
+from swingpool_control.placement.account import Account, Leg
+from swingpool_control.placement.limits import DeflectionLimits
+from swingpool_control.placement.ticket import Ticket
 from swingpool_control.simulation.events import Timeline
 from swingpool_control.simulation.histogram import Histogram
 from swingpool_control.simulation.member import Member
 from swingpool_control.simulation.outcome import Outcome
+from swingpool_control.simulation.placer import Placer
 from swingpool_control.simulation.pods import Pod
-from swingpool_control.simulation.policies.interface import Placing
 from swingpool_control.simulation.runner import Job, Source
 from swingpool_control.simulation.settings import START_UNIX_S, Settings
 from swingpool_control.simulation.traffic import Arrival, block_hashes
@@ -39,10 +41,9 @@ class _Flight:
 
     number: int
     arrival: Arrival
-    asked: PlacementRequest
+    ticket: Ticket
     hashes: tuple[int, ...]
     tries: int = 0
-    failed: frozenset[str] = frozenset()
     first_s: float | None = None
 
 
@@ -52,7 +53,7 @@ class Router:
     Args:
         timeline: the clock.
         settings: how to simulate.
-        placing: how requests are placed.
+        placer: who places requests.
         block_size: tokens per KV block.
         ended: told of each request once, when it ends.
     """
@@ -61,19 +62,22 @@ class Router:
         self,
         timeline: Timeline,
         settings: Settings,
-        placing: Placing,
+        placer: Placer,
         *,
         block_size: int,
         ended: Callable[[Outcome], None],
     ) -> None:
         self._timeline = timeline
         self._settings = settings
-        self._placing = placing
+        self._placer = placer
         self._block_size = block_size
         self._ended = ended
         self._members: dict[str, Member] = {}
         """By address, which is the pod's name here."""
-        self._queue: deque[_Flight] = deque()
+        self._flights: dict[Ticket, _Flight] = {}
+        """Requests that wait, or may have to again."""
+        self._pumps_s = math.inf
+        """When the placer is asked next."""
         self._arrivals = Sums(window_s=settings.window_s)
         self._arrived, self._arrived_tokens = 0, 0
         self._ttft = Latencies(window_s=settings.window_s)
@@ -106,102 +110,120 @@ class Router:
             self._outputs.add(length, now_s=now_s)
         self._lengths.clear()
 
+    def limit(self, limits: DeflectionLimits) -> None:
+        """Take over how far placement may deflect."""
+        self._placer.limits = limits
+
     def _see(self, pod: Pod, there: bool) -> None:
-        if not there:
-            self._members.pop(pod.name, None)
-            return
         member = self._members.get(pod.name)
+        if not there:
+            if member is not None:
+                del self._members[pod.name]
+                self._placer.removed(member.account)
+                self._pump()
+            return
         if member is None:
-            member = Member(pod=pod, address=pod.name, role=pod.role, role_since_s=self._timeline.now_s)
+            account = Account(pod.name, pod.runner.engine.model)
+            member = Member(pod=pod, account=account, role=pod.role, role_since_s=self._timeline.now_s)
             self._members[pod.name] = member
         fault = "its pod is being deleted" if pod.deleting else "" if pod.ready else "its pod is not ready"
         member.became(role=pod.role, fault=fault, now_s=self._timeline.now_s)
-        self._try_queue()
+        self._placer.changed(member.account, role=member.role, in_rotation=member.in_rotation)
+        self._pump()
 
     # Requests
 
     def arrive(self, number: int, arrival: Arrival) -> None:
         """Take a request."""
-        self._arrivals.add(arrival.prompt_tokens, now_s=self._timeline.now_s)
+        now_s = self._timeline.now_s
+        self._arrivals.add(arrival.prompt_tokens, now_s=now_s)
         self._arrived += 1
         self._arrived_tokens += arrival.prompt_tokens
-        flight = _Flight(
-            number=number,
-            arrival=arrival,
-            asked=PlacementRequest(prompt_tokens=arrival.prompt_tokens),
-            hashes=block_hashes(arrival, self._block_size),
+        ticket = Ticket(
+            number,
+            arrival.prompt_tokens,
+            arrived_s=now_s,
+            hashes=arrival.prefix if self._settings.prefix_caching else (),
+            block_tokens=arrival.prefix_tokens,
         )
-        self._serve(flight)
-
-    @property
-    def _candidates(self) -> list[Candidate]:
-        return [member.candidate() for member in self._members.values()]
+        hashes = block_hashes(arrival, self._block_size) if arrival.prefix else ()
+        self._serve(_Flight(number=number, arrival=arrival, ticket=ticket, hashes=hashes))
 
     def _serve(self, flight: _Flight) -> None:
-        if not self._placed(flight):
-            self._queue.append(flight)
-            self._timeline.after(self._settings.queue_timeout_s, lambda: self._give_up(flight))
+        self._flights[flight.ticket] = flight
+        self._placer.offer(flight.ticket, self._timeline.now_s)
+        self._pump()
+        if flight.ticket in self._flights:
+            self._timeline.after(self._settings.queue_timeout_s, partial(self._give_up, flight, flight.tries))
 
-    def _placed(self, flight: _Flight) -> bool:
-        match self._placing.place(flight.asked, self._candidates, tie=flight.number, failed=flight.failed):
-            case Split(prefill=address):
-                self._prefill(flight, self._members[address])
-            case Whole(workers=workers):
-                self._generate(flight, self._members[workers[0]], None)
-            case Hold():
-                return False
-        return True
+    def _pump(self) -> None:
+        """Carry out what the placer says, and ask it again when it wants to be asked."""
+        now_s = self._timeline.now_s
+        placer = self._placer
+        for assignment in placer.dispatch(now_s):
+            flight = self._flights.pop(assignment.ticket)
+            member = self._members[assignment.account.worker]
+            if assignment.leg is None:
+                self._generate(flight, member, None)
+            else:
+                self._prefill(flight, member, assignment.leg)
+        if placer.next_s < self._pumps_s:
+            self._pumps_s = placer.next_s
+            self._timeline.at(placer.next_s, partial(self._pump_at, placer.next_s))
 
-    def _try_queue(self) -> None:
-        while self._queue and self._placed(self._queue[0]):
-            self._queue.popleft()
+    def _pump_at(self, asked_s: float) -> None:
+        if asked_s == self._pumps_s:
+            self._pumps_s = math.inf
+            self._pump()
 
-    def _give_up(self, flight: _Flight) -> None:
-        if flight in self._queue:
-            self._queue.remove(flight)
+    def _give_up(self, flight: _Flight, tries: int) -> None:
+        if flight.ticket in self._flights and flight.tries == tries:
+            del self._flights[flight.ticket]
+            self._placer.withdraw(flight.ticket)
             self._end(flight, "refused")
 
-    def _prefill(self, flight: _Flight, member: Member) -> None:
+    def _prefill(self, flight: _Flight, member: Member, sent: Leg) -> None:
         flight.tries += 1
         leg = f"{flight.number}.{flight.tries}p"
-        tokens, epoch = flight.arrival.prompt_tokens, member.epoch
-        member.prefill_sent(tokens)
 
         def over(served: bool, at_s: float) -> None:
-            member.prefill_ended(tokens, epoch=epoch, served=served, now_s=at_s)
+            self._placer.prefill_ended(
+                member.account, sent, now_s=self._timeline.now_s, served=served, at_fault=not served
+            )
             if served:
+                member.prefill_served(epoch=sent.epoch, now_s=at_s)
                 self._after_prefill(flight, member, Source(member.pod.runner, leg))
             else:
-                flight.failed |= {member.address}
-                if len(flight.failed) >= MOST_LEGS:
-                    flight.failed |= frozenset(self._members)
+                flight.ticket.failed |= {member.address}
+                if len(flight.ticket.failed) >= MOST_LEGS:
+                    flight.ticket.failed |= frozenset(self._members)
                 self._serve(flight)
+            self._pump()
 
+        tokens = flight.arrival.prompt_tokens
         request = Request(id=leg, prompt_tokens=tokens, output_tokens=1, block_hashes=flight.hashes, remote_decode=True)
         self._send(flight, member, request, Job(leg, on_first=None, on_end=over))
 
     def _after_prefill(self, flight: _Flight, origin: Member, source: Source) -> None:
-        order = self._placing.decode_order(flight.asked, self._candidates, tie=flight.number, without=origin.address)
-        if order:
-            self._generate(flight, self._members[order[0]], source)
+        account = self._placer.generate(flight.ticket, origin.account, self._timeline.now_s)
+        if account is not None:
+            self._generate(flight, self._members[account.worker], source)
             return
-        flight.asked = PlacementRequest(
-            prompt_tokens=flight.arrival.prompt_tokens, whole_because="no decode worker was left after its prefill"
-        )
+        flight.ticket.whole_because = "no decode worker was left after its prefill"
         self._serve(flight)
 
     def _generate(self, flight: _Flight, member: Member, source: Source | None) -> None:
         flight.tries += 1
         name = f"{flight.number}.{flight.tries}d"
-        tokens, epoch = flight.arrival.prompt_tokens, member.epoch
-        member.decode_sent(tokens)
+        tokens, epoch = flight.arrival.prompt_tokens, member.account.epoch
 
         def first(at_s: float) -> None:
             flight.first_s = at_s
             heapq.heappush(self._firsts, (at_s, flight.number, member, epoch, at_s - flight.arrival.at_s))
 
         def over(served: bool, _: float) -> None:
-            member.decode_ended(tokens, served=served)
+            self._placer.decode_ended(member.account, tokens)
+            member.decodes_served += served
             if served:
                 self._end(flight, "completed")
             elif flight.first_s is None and flight.tries <= 2 * MOST_LEGS:
@@ -261,8 +283,10 @@ class Router:
             mean_osl_tokens=mean_of(output_tokens, outputs, name="answer of several tokens"),
             ttft_s=self._ttft.recent(now_s=now_s, name="first token"),
             itl_s=self._itl.recent(now_s=now_s, name="inter-token latency"),
-            queued_requests=len(self._queue),
+            queued_requests=self._placer.queued,
             workers=tuple(member.observation() for member in self._members.values()),
+            queued_prompt_tokens=self._placer.queued_tokens,
+            oldest_wait_s=self._placer.oldest_wait_s(now_s),
             arrived_requests=float(self._arrived),
             arrived_prompt_tokens=float(self._arrived_tokens),
         )

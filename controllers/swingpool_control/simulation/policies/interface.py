@@ -1,7 +1,7 @@
 """What a policy is: who decides roles, replicas and placement, fed only with what a live system would observe.
 
-A policy is called once a period. It looks at the cluster through its `Board` as often as it likes, and acts through it;
-whatever it remembers, it keeps itself. Requests between two rounds are placed by its `Placing`.
+A policy is called once a period. It looks at the cluster through its `Board` as often as it likes, and acts through
+it; whatever it remembers, it keeps itself. Requests between two rounds are placed by its `Placing`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +15,9 @@ from swingpool_control.engine.model import PerformanceModel
 from swingpool_control.placement import place as live
 from swingpool_control.placement.candidates import Candidate, PlacementRequest
 from swingpool_control.placement.place import Placement
+from swingpool_control.placement.settings import PlacementSettings
 from swingpool_control.simulation.counters import Counters
+from swingpool_control.simulation.placer import Placer
 from swingpool_control.simulation.traffic import Arrival
 from swingpool_control.view import ClusterView
 
@@ -50,6 +52,8 @@ class Placing:
     """Whether a prompt may wait in the router until a worker is nearly free, instead of at a worker."""
     deflection: bool = False
     """Whether a prompt may be computed where its tokens are generated."""
+    placer: Callable[[PlacementSettings], Placer] | None = None
+    """Makes whoever places requests in another way than by the rules above; None if they are all."""
 
 
 JOIN_SHORTEST_QUEUE = Placing()

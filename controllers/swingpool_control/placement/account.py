@@ -1,0 +1,331 @@
+"""What a router knows of one worker's work: what it sent there, and when that will be done.
+
+A prefill worker computes what has come in one batch of iterations after another, so its account keeps the batch that is
+computed now and the one that follows. The end of the first prompt or the last of a batch corrects what was predicted.
+"""
+
+from swingpool_control import names
+from swingpool_control.engine.model import PerformanceModel
+from swingpool_control.placement.work import Pace, context2, prompt_s, prompts_s
+
+LEAST_PACE, MOST_PACE = 0.05, 20.0
+"""How far a worker may be faster or slower than its model says."""
+_PACE_WEIGHT = 0.1
+FULL_SHARE = 0.9
+"""Share of the KV cache beyond which a decode worker is full."""
+FULL_S = 1.0
+"""What it then costs per step, so that whoever has room comes first."""
+FIRST_PENALTY_S, MOST_PENALTY_S = 0.5, 30.0
+"""How long a worker that failed a request comes after all others; doubled with each failure in a row."""
+IDLE_FIRST_S = 1e9
+"""By so much idle workers come before those that are only predicted to be free."""
+
+
+class Leg:
+    """One prompt at a prefill worker."""
+
+    __slots__ = ("batch", "context_tokens2", "epoch", "predicted_s", "tokens", "uncached")
+
+    def __init__(self, tokens: int, uncached: int, batch: int, epoch: int) -> None:
+        self.tokens = tokens
+        self.uncached = uncached
+        self.context_tokens2 = context2(tokens, uncached)
+        self.batch = batch
+        self.epoch = epoch
+        self.predicted_s = 0.0
+        """When it should end."""
+
+
+class Batch:
+    """Prompts that a worker computes together."""
+
+    __slots__ = ("context_tokens2", "count", "tokens")
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self.context_tokens2 = 0
+        self.count = 0
+
+    def add(self, leg: Leg) -> None:
+        """Take in a prompt."""
+        self.tokens += leg.uncached
+        self.context_tokens2 += leg.context_tokens2
+        self.count += 1
+
+    def drop(self, leg: Leg) -> None:
+        """Let go of a prompt that was not computed."""
+        self.tokens -= leg.uncached
+        self.context_tokens2 -= leg.context_tokens2
+        self.count -= 1
+
+
+class Account:
+    """One worker; seconds are the clock of whoever calls.
+
+    Args:
+        worker: `ip:port` of its HTTP API; unique.
+        model: what it can do.
+    """
+
+    __slots__ = (
+        "_began_s",
+        "_failures",
+        "_number",
+        "_own_s",
+        "batch_end_s",
+        "decode_context_tokens",
+        "decodes_in_flight",
+        "deflected_until_s",
+        "epoch",
+        "following",
+        "free_s",
+        "held_s",
+        "in_rotation",
+        "kv_usage",
+        "now_batch",
+        "others_in_flight",
+        "others_until_s",
+        "over_at_s",
+        "over_left",
+        "pace",
+        "penalised",
+        "penalty_until_s",
+        "pending_prefill_tokens",
+        "prefills_in_flight",
+        "role",
+        "slowness",
+        "worker",
+    )
+
+    def __init__(self, worker: str, model: PerformanceModel) -> None:
+        self.worker = worker
+        self.pace = Pace(model)
+        self.role = ""
+        self.in_rotation = False
+        self.epoch = 0
+        """Counts changes of role."""
+        self.slowness = 1.0
+        """What its prompts take, against what the model says."""
+        self.pending_prefill_tokens = 0
+        self.prefills_in_flight = 0
+        self.decodes_in_flight = 0
+        self.decode_context_tokens = 0
+        """KV cache that those read at each step: their prompts."""
+        self.others_in_flight = 0
+        """Requests that it runs beyond those, by its own metrics: other routers', or from before this one started."""
+        self.kv_usage = 0.0
+        """By its own metrics, 0-1; 0 as long as they are unknown."""
+        self.now_batch = Batch()
+        self.following = Batch()
+        self.batch_end_s = 0.0
+        """When the present batch should be done."""
+        self.free_s = 0.0
+        """When all that was sent should be done."""
+        self.held_s = 0.0
+        """Predicted seconds of prompts that wait for this very worker, which has their prefixes."""
+        self.others_until_s = 0.0
+        self.penalty_until_s = 0.0
+        self.deflected_until_s = 0.0
+        """When the prompt that it computes beside its residents should be done."""
+        self.over_left = 0.0
+        """Times between tokens that may be longer than the limit, saved up until `over_at_s`."""
+        self.over_at_s = 0.0
+        self._number = 0
+        self._began_s = 0.0
+        self._own_s = 0.0
+        self._failures = 0
+        self.penalised = False
+        """Whether it failed its last request, and not long ago."""
+
+    @property
+    def model(self) -> PerformanceModel:
+        """What it can do."""
+        return self.pace.model
+
+    @property
+    def takes_prompts(self) -> bool:
+        """Whether it is a prefill worker in rotation."""
+        return self.in_rotation and self.role == names.ROLE_PREFILL
+
+    @property
+    def generates(self) -> bool:
+        """Whether it is a decode worker in rotation."""
+        return self.in_rotation and self.role == names.ROLE_DECODE
+
+    @property
+    def idle(self) -> bool:
+        """Whether it computes no prompt that was sent from here."""
+        return not self.prefills_in_flight
+
+    # Prefill
+
+    def prefill_sent(self, tokens: int, uncached: int, *, now_s: float, hop_s: float) -> Leg:
+        """Account for a prompt that is sent now; return what to hand back when it ends."""
+        if self.idle:
+            self._number += 1
+            self._began_s = now_s + hop_s
+        joins = not self.now_batch.count
+        leg = Leg(tokens, uncached, self._number if joins else self._number + 1, self.epoch)
+        self.pending_prefill_tokens += tokens
+        self.prefills_in_flight += 1
+        if joins:
+            self.now_batch.add(leg)
+            self.batch_end_s = self._began_s + self._batch_s(self.now_batch)
+        else:
+            self.following.add(leg)
+        self._foresee()
+        leg.predicted_s = self.free_s
+        return leg
+
+    def prefill_ended(self, leg: Leg, *, now_s: float, served: bool) -> None:
+        """Account for a prompt's end, whichever way it ended."""
+        self.pending_prefill_tokens -= leg.tokens
+        self.prefills_in_flight -= 1
+        if leg.batch > self._number:
+            self.following.drop(leg)
+        elif leg.batch == self._number:
+            self._ended_now(leg, now_s=now_s, served=served)
+        self._foresee()
+        if self.idle:
+            self.free_s = now_s
+
+    def _ended_now(self, leg: Leg, *, now_s: float, served: bool) -> None:
+        batch = self.now_batch
+        batch.count -= 1
+        if not served:  # it will not be computed, or has broken: the rest of the batch is done the sooner
+            batch.tokens -= leg.uncached
+            batch.context_tokens2 -= leg.context_tokens2
+        if batch.count:
+            return
+        if served and batch.tokens > 0:
+            self._learn(now_s)
+        self._number += 1
+        self.now_batch, self.following = self.following, Batch()
+        self._began_s = now_s
+        self.batch_end_s = now_s + self._batch_s(self.now_batch)
+
+    def _learn(self, now_s: float) -> None:
+        predicted_s = self.batch_end_s - self._began_s
+        if predicted_s > 0:
+            seen = self.slowness * max(0.0, now_s - self._began_s) / predicted_s
+            seen = min(max(seen, LEAST_PACE), MOST_PACE)
+            self.slowness += _PACE_WEIGHT * (seen - self.slowness)
+            self._own_s += _PACE_WEIGHT * (predicted_s - self._own_s)
+
+    def _batch_s(self, batch: Batch) -> float:
+        if not batch.count:
+            return 0.0
+        return self.slowness * prompts_s(
+            self.pace.model,
+            tokens=max(1, batch.tokens),
+            context_tokens2=max(0, batch.context_tokens2),
+            sequences=self.decodes_in_flight,
+            resident_tokens=self.decode_context_tokens,
+        )
+
+    def _foresee(self) -> None:
+        self.free_s = self.batch_end_s
+        if self.following.count:
+            self.free_s += self._batch_s(self.following)
+
+    def opens_s(self, lead_s: float, lead_share: float) -> float:
+        """Return when it may get further prompts: shortly before the iteration under way ends."""
+        if self.idle:
+            return max(self.others_until_s, self.penalty_until_s, self.free_s) - (
+                IDLE_FIRST_S if max(self.others_until_s, self.penalty_until_s) <= self.free_s else 0.0
+            )
+        one_s = min(self.batch_end_s - self._began_s, self.slowness * self.pace.budget * self.pace.token_s)
+        end_s = self.free_s if self.following.tokens >= self.pace.budget else self.batch_end_s
+        return max(end_s - lead_s - lead_share * one_s, self.penalty_until_s)
+
+    def done_s(self, tokens: int, uncached: int, *, now_s: float) -> float:
+        """Return when a prompt would be done that is sent now or, if that is too early, as soon as it may be."""
+        alone_s = prompt_s(self.pace.model, tokens, uncached)
+        if self.following.count:
+            alone_s -= self.pace.base_s  # it joins an iteration that others pay for
+        start_s = max(now_s, self.free_s, self.others_until_s, self.penalty_until_s) + self.held_s
+        return start_s + self.slowness * alone_s
+
+    # Decode
+
+    def decode_sent(self, tokens: int) -> None:
+        """Account for a request that it now generates for."""
+        self.decodes_in_flight += 1
+        self.decode_context_tokens += tokens
+
+    def decode_ended(self, tokens: int) -> None:
+        """Account for the end of a request, or for its move to another worker."""
+        self.decodes_in_flight -= 1
+        self.decode_context_tokens -= tokens
+
+    def residents(self) -> tuple[int, int]:
+        """Return the sequences that it generates for, and the KV cache that they read; others' are like one's own."""
+        own = self.decodes_in_flight
+        if not self.others_in_flight:
+            return own, self.decode_context_tokens
+        mean = self.decode_context_tokens // own if own else 0
+        return own + self.others_in_flight, self.decode_context_tokens + self.others_in_flight * mean
+
+    def step_s(self) -> float:
+        """Return the predicted time between two tokens with one request more."""
+        sequences, context = self.residents()
+        return self.pace.model.step_s(
+            prefill_tokens=0,
+            prefill_context_tokens=0,
+            decode_sequences=sequences + 1,
+            decode_context_tokens=context + context // (sequences or 1),
+        )
+
+    def fullness(self) -> float:
+        """Return the share of its KV cache that is taken, or of its sequences: whichever is more."""
+        sequences, context = self.residents()
+        model = self.pace.model
+        return max(context / model.kv_capacity_tokens, sequences / model.max_sequences, self.kv_usage)
+
+    def decode_key(self) -> float:
+        """Return its place among decode workers: predicted time between tokens, and more if it is full."""
+        over = self.fullness() - FULL_SHARE
+        key = self.step_s() + (FULL_S * (1.0 + over) if over > 0 else 0.0)
+        return key + MOST_PENALTY_S if self.penalised else key
+
+    @property
+    def full(self) -> bool:
+        """Whether it should get no further request as long as another worker has room."""
+        return self.fullness() > FULL_SHARE
+
+    # What it reports
+
+    def reported(self, *, in_flight: float | None, kv_usage: float | None, now_s: float) -> None:
+        """Take over what the worker says of itself; None is unknown.
+
+        Args:
+            in_flight: requests that it runs or has waiting, whoever sent them.
+            kv_usage: share of its KV cache that is taken, 0-1.
+            now_s: the time.
+        """
+        self.kv_usage = 0.0 if kv_usage is None else kv_usage
+        own = self.prefills_in_flight + self.decodes_in_flight
+        self.others_in_flight = 0 if in_flight is None else max(0, round(in_flight) - own)
+        if self.role == names.ROLE_PREFILL and self.others_in_flight:
+            self.others_until_s = now_s + self.others_in_flight * (self._own_s or self.pace.base_s)
+
+    def failed(self, *, now_s: float) -> None:
+        """Let a worker that failed a request come after all others for a while."""
+        penalty_s = min(MOST_PENALTY_S, FIRST_PENALTY_S * 2.0 ** min(self._failures, 10))
+        self._failures += 1
+        self.penalised = True
+        self.penalty_until_s = now_s + penalty_s
+
+    def succeeded(self) -> None:
+        """Forget its failures."""
+        self._failures = 0
+        self.forgiven()
+
+    def forgiven(self) -> None:
+        """Let it get requests as before; its next failure in a row counts double still."""
+        self.penalised = False
+        self.penalty_until_s = 0.0
+
+    def busy_with(self, seconds: float, *, now_s: float) -> None:
+        """Account for a prompt that it computes for itself."""
+        self.others_until_s = max(now_s, self.others_until_s, self.free_s) + self.slowness * seconds

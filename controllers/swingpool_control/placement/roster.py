@@ -1,0 +1,195 @@
+"""All workers as placement sees them: their accounts, ranked by what each role is chosen by."""
+
+from collections.abc import Iterable
+
+from swingpool_control import names
+from swingpool_control.placement.account import Account, Leg
+from swingpool_control.placement.prefixes import Prefixes
+from swingpool_control.placement.ranking import Ranking
+from swingpool_control.placement.settings import PlacementSettings
+from swingpool_control.placement.ticket import Ticket
+
+_LOOK_AT = 3
+"""Decode workers, the best by rank, that are compared for one request."""
+MEAN_OUTPUT_TOKENS = 200.0
+"""Tokens over which a decode worker's speed counts for a request, until it is known better."""
+
+
+class Roster:
+    """The workers.
+
+    Args:
+        settings: what placement goes by.
+    """
+
+    def __init__(self, settings: PlacementSettings) -> None:
+        self.prefixes = Prefixes(ttl_s=settings.prefix_ttl_s)
+        self.openings = Ranking()
+        """Prefill workers in rotation, by when they may get the next prompt."""
+        self.decoders = Ranking()
+        """Decode workers in rotation, by the time between two tokens."""
+        self.mean_output_tokens = MEAN_OUTPUT_TOKENS
+        self._settings = settings
+        self._accounts: dict[str, Account] = {}
+        self._penalised: list[Account] = []
+
+    def get(self, worker: str) -> Account | None:
+        """Return a worker's account, None if there is no such worker."""
+        return self._accounts.get(worker)
+
+    def accounts(self) -> Iterable[Account]:
+        """Return all accounts."""
+        return self._accounts.values()
+
+    def update(self, account: Account, *, role: str, in_rotation: bool) -> None:
+        """Take in a worker, or what has become of it."""
+        self._accounts[account.worker] = account
+        if role != account.role:
+            account.role = role
+            account.epoch += 1
+        account.in_rotation = in_rotation
+        self.rank(account)
+
+    def remove(self, account: Account) -> None:
+        """Forget a worker that is gone."""
+        account.in_rotation = False
+        if self._accounts.get(account.worker) is account:
+            del self._accounts[account.worker]
+            self.openings.drop(account)
+            self.decoders.drop(account)
+            self.prefixes.forget(account.worker)
+
+    def rank(self, account: Account) -> None:
+        """Rank a worker anew after something about it has changed."""
+        if self._accounts.get(account.worker) is not account:
+            return
+        if account.takes_prompts:
+            self.openings.put(account, account.opens_s(self._settings.lead_s, self._settings.lead_share))
+        elif account in self.openings:
+            self.openings.drop(account)
+        if account.generates:
+            self.decoders.put(account, account.decode_key())
+        elif account in self.decoders:
+            self.decoders.drop(account)
+
+    # Accounting
+
+    def prefill_sent(self, ticket: Ticket, account: Account, *, now_s: float) -> Leg:
+        """Account for a prompt that goes to a prefill worker now."""
+        uncached = ticket.tokens
+        if ticket.hashes:
+            uncached -= ticket.cached(self.prefixes.depth(account.worker, ticket.hashes, now_s=now_s))
+            self.has_prefix(ticket, account, now_s=now_s)
+        leg = account.prefill_sent(ticket.tokens, uncached, now_s=now_s, hop_s=self._settings.hop_s)
+        self.rank(account)
+        return leg
+
+    def prefill_ended(self, account: Account, leg: Leg, *, now_s: float, served: bool) -> None:
+        """Account for a prompt's end."""
+        account.prefill_ended(leg, now_s=now_s, served=served)
+        if served:
+            account.succeeded()
+        self.rank(account)
+
+    def failed(self, account: Account, *, now_s: float) -> None:
+        """Account for an answer that shows a worker to be at fault."""
+        account.failed(now_s=now_s)
+        if account not in self._penalised:
+            self._penalised.append(account)
+        self.rank(account)
+
+    def forgive(self, now_s: float) -> None:
+        """Let workers whose penalty is over get requests as before."""
+        if not self._penalised:
+            return
+        over = [one for one in self._penalised if one.penalty_until_s <= now_s]
+        self._penalised = [one for one in self._penalised if one.penalty_until_s > now_s]
+        for account in over:
+            account.forgiven()
+            self.rank(account)
+
+    def decode_sent(self, ticket: Ticket, account: Account, *, now_s: float) -> None:
+        """Account for a request that a worker generates for from now on."""
+        if ticket.hashes:
+            self.has_prefix(ticket, account, now_s=now_s)
+        account.decode_sent(ticket.tokens)
+        self.rank(account)
+
+    def decode_ended(self, account: Account, tokens: int) -> None:
+        """Account for a request's end, or its move to another worker."""
+        account.decode_ended(tokens)
+        self.rank(account)
+
+    def has_prefix(self, ticket: Ticket, account: Account, *, now_s: float) -> None:
+        """Note that a worker will have a prompt's KV cache."""
+        most = account.model.kv_capacity_tokens // ticket.block_tokens
+        self.prefixes.used(account.worker, ticket.hashes, most_blocks=most, now_s=now_s)
+
+    # Who generates
+
+    def decoder(self, ticket: Ticket, *, now_s: float, without: str = "") -> Account | None:
+        """Return who should generate for a request whose prompt another worker has computed.
+
+        That is where its tokens come fastest, or where so much of its conversation lies that fetching the rest makes up
+        for slower ones.
+
+        Args:
+            ticket: the request.
+            now_s: the time.
+            without: a worker that may not, since it holds the prompt's KV cache under another role.
+        """
+        best: Account | None = None
+        least_s = 0.0
+        holders = self.prefixes.holders(ticket.hashes, now_s=now_s) if ticket.hashes else _NOBODY
+        first = self.decoders.first(_LOOK_AT if holders else 1 + bool(without))
+        for account in first:
+            if account.worker != without and (best is None or holders):
+                cost_s = self._cost_s(ticket, account, holders.get(account.worker, 0))
+                if best is None or cost_s < least_s:
+                    best, least_s = account, cost_s
+        for worker, blocks in holders.items():
+            holder = self._accounts.get(worker)
+            if holder is None or not holder.generates or worker == without or holder in first:
+                continue
+            cost_s = self._cost_s(ticket, holder, blocks)
+            if cost_s < least_s or best is None:
+                best, least_s = holder, cost_s
+        return best
+
+    def _cost_s(self, ticket: Ticket, account: Account, blocks: int) -> float:
+        transfer_s = account.model.transfer_s(tokens=ticket.tokens - ticket.cached(blocks))
+        return transfer_s + self.mean_output_tokens * account.decode_key()
+
+    def fewest(self) -> list[Account]:
+        """Return all workers in rotation, fewest requests first: for requests that neither role is made for."""
+        serving = [one for one in self._accounts.values() if one.takes_prompts or one.generates]
+        return sorted(
+            serving, key=lambda one: (one.prefills_in_flight + one.decodes_in_flight + one.others_in_flight, one.worker)
+        )
+
+    def hosts(self, chosen: Account, *, most: int, origin: str = "") -> tuple[str, ...]:
+        """Return the workers to hand to whoever carries a request, which tries them in order.
+
+        The last place is kept for a worker of another role, since the workers of one role may all go at once; anyone
+        can serve a request whole if it must be.
+
+        Args:
+            chosen: who should serve it.
+            most: how many tries there are; at least 2.
+            origin: the worker that holds the prompt's KV cache, which cannot fetch it from itself: named after others.
+        """
+        same, other = (self.decoders, self.openings) if chosen in self.decoders else (self.openings, self.decoders)
+        found = [chosen.worker]
+        kept = most - 1 if len(other) else most
+        found += [one.worker for one in same.first(most) if one is not chosen][: kept - 1]
+        others = [one.worker for one in other.first(most) if one.worker != origin]
+        if origin and any(one.worker == origin for one in other):
+            others.append(origin)
+        found += others[: most - len(found)]
+        return tuple(found)
+
+
+_NOBODY: dict[str, int] = {}
+
+ROLES = (names.ROLE_PREFILL, names.ROLE_DECODE)
+"""Roles in which a worker gets requests."""

@@ -1,0 +1,72 @@
+"""One request while it waits and is placed: what placement needs to know of it."""
+
+from swingpool_control.placement.settings import STANDARD
+
+
+class Ticket:
+    """A request. Whoever offers it keeps it, and finds in it what became of it.
+
+    Args:
+        number: unique; spreads requests over workers that are equally loaded.
+        tokens: the prompt's length, exact or estimated.
+        arrived_s: when it arrived.
+        kind: name of its class; an unknown one counts as the first class.
+        tenant: whose it is.
+        hashes: chain hashes of the prompt's blocks, first to last; equal ones mean equal content up to there.
+        block_tokens: tokens under one hash.
+        whole_because: why it must not be split between two workers; empty if it may be.
+    """
+
+    __slots__ = (
+        "arrived_s",
+        "block_tokens",
+        "failed",
+        "hashes",
+        "key",
+        "kind",
+        "number",
+        "serial",
+        "tenant",
+        "tokens",
+        "uncached",
+        "waits",
+        "whole_because",
+        "work_s",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        tokens: int,
+        *,
+        arrived_s: float,
+        kind: str = STANDARD,
+        tenant: str = "",
+        hashes: tuple[int, ...] = (),
+        block_tokens: int = 0,
+        whole_because: str = "",
+    ) -> None:
+        self.number = number
+        self.tokens = max(1, tokens)
+        self.arrived_s = arrived_s
+        self.kind = kind
+        self.tenant = tenant
+        self.hashes = hashes if block_tokens > 0 else ()
+        self.block_tokens = block_tokens
+        self.whole_because = whole_because
+        self.failed: frozenset[str] = frozenset()
+        """Workers that failed its prefill already."""
+        self.uncached = self.tokens
+        """Tokens to compute on the worker that has most of its prefix."""
+        self.work_s = 0.0
+        """Predicted seconds of prefill there, alone."""
+        self.key = 0.0
+        """Its place in the order: the smallest goes first."""
+        self.waits = False
+        """Whether it is in the queue now."""
+        self.serial = 0
+        """Counts up each time that it is queued."""
+
+    def cached(self, blocks: int) -> int:
+        """Return the tokens that so many of its blocks spare; the last token is computed always."""
+        return min(blocks * self.block_tokens, self.tokens - 1)
