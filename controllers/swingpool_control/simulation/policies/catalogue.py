@@ -2,7 +2,14 @@
 
 from functools import partial
 
+from swingpool_control.simulation.policies import splitwise
+from swingpool_control.simulation.policies.clairvoyant import Clairvoyant
+from swingpool_control.simulation.policies.dynamo_classic import Classic
+from swingpool_control.simulation.policies.dynamo_planner import Config, Planner
+from swingpool_control.simulation.policies.hpa import Utilization
 from swingpool_control.simulation.policies.interface import Policy
+from swingpool_control.simulation.policies.keda import Recipe, SloAware, TokenAware
+from swingpool_control.simulation.policies.kthena import FixedRatio
 from swingpool_control.simulation.policies.live import Features, Live
 from swingpool_control.simulation.policies.static import Static
 
@@ -21,6 +28,7 @@ POLICIES = {
             name="no-swing",
             about="Ours, but swing workers keep their roles.",
             make=partial(Live, features=Features(swing=False)),
+            swings=True,
         ),
         Policy(
             name="no-deflection",
@@ -28,7 +36,59 @@ POLICIES = {
             make=partial(Live, features=Features(deflection=False)),
             swings=True,
         ),
-        Policy(name="static", about="The workers of the start, in their roles.", make=Static),
+        Policy(name="static", about="The workers of the start, in their roles.", make=Static, swings=True),
+        Policy(
+            name="hpa",
+            about="Kubernetes' HorizontalPodAutoscaler per role on the share of time in which workers are busy.",
+            make=Utilization,
+        ),
+        Policy(
+            name="hpa-kv",
+            about="The same, decode by how full its KV cache is.",
+            make=partial(Utilization, decode_by_kv=True),
+        ),
+        Policy(
+            name="keda-slo",
+            about="llm-d's SLO-aware KEDA recipe, one trigger per role.",
+            make=partial(Recipe, formula=SloAware),
+        ),
+        Policy(
+            name="keda-tokens",
+            about="llm-d's token-aware KEDA recipe.",
+            make=partial(Recipe, formula=TokenAware),
+        ),
+        Policy(
+            name="dynamo-classic",
+            about="NVIDIA Dynamo's first planner (0.4 to 1.0): one formula every 180 s.",
+            make=Classic,
+        ),
+        Policy(
+            name="dynamo",
+            about="NVIDIA Dynamo's planner from 1.1 on, both loops, 180 s and 5 s.",
+            make=Planner,
+        ),
+        Policy(
+            name="dynamo-throughput",
+            about="The same, its forecasting loop alone.",
+            make=partial(Planner, config=Config(enable_load_scaling=False)),
+        ),
+        Policy(
+            name="kthena",
+            about="kthena's autoscaling with the start's ratio of prefill to decode kept.",
+            make=FixedRatio,
+        ),
+        Policy(
+            name="splitwise",
+            about="Splitwise's mixed pool: the workers of the start, whose machines help the other role.",
+            make=splitwise.make,
+        ),
+        Policy(
+            name="clairvoyant",
+            about="A schedule that knows the future, with the same start-up times: what others are measured against.",
+            make=Clairvoyant,
+            clairvoyant=True,
+            swings=True,
+        ),
     )
 }
 """Policies by name, ours first."""
