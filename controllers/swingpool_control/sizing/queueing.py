@@ -1,17 +1,40 @@
-"""TTFT and ITL at a percentile, from traffic and workers of both roles; and the most traffic that workers sustain.
+"""TTFT and ITL at a percentile, from traffic and workers of both roles.
 
-Queueing delay comes from prompts of different sizes that arrive in bursts, not from a constant factor.
+Queueing delay comes from prompts of different sizes that arrive in bursts, not from a constant factor: a fixed sample
+of requests, the same each time, goes through the router's queue, the prefill workers' iterations, the transfer and the
+decode workers' batches. That is a numeric solution of the queues, by requests instead of by tokens: a prediction is a
+function of its inputs, and of two that differ in load the higher never looks better by chance.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from swingpool_control.engine.model import PerformanceModel
-from swingpool_control.sizing.traffic import Traffic
+import numpy as np
+from numpy.typing import NDArray
+
+from swingpool_control.engine.model import PerformanceModel, decode_step_s
+from swingpool_control.sizing import decode_batch, prefill_queue
+from swingpool_control.sizing.decode_batch import Request
+from swingpool_control.sizing.draws import draws, uniform
+from swingpool_control.sizing.prefill_queue import Order
+from swingpool_control.sizing.traffic import Lengths, Traffic
 
 LEVELS = (0.5, 0.9, 0.95, 0.99)
 """Percentiles that are predicted."""
+
+SAMPLE = 20_000
+"""Requests that a prediction of Poisson arrivals stands on; burstier ones need more for the same certainty."""
+MOST_SAMPLE = 160_000
+
+_SATURATED = 2000
+"""Prompts whose rate is taken as that of a queue that never ends."""
+
+WARM_UP = 0.1
+"""Share of the sample that fills the queues and is not counted."""
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,56 +58,159 @@ class Prediction:
     """Requests that arrive over the most that the decode workers sustain with full batches."""
 
 
-def predict(traffic: Traffic, *, prefill: tuple[Group, ...], decode: tuple[Group, ...]) -> Prediction:
+def predict(
+    traffic: Traffic,
+    *,
+    prefill: Sequence[Group],
+    decode: Sequence[Group],
+    order: Order | None = None,
+    hop_s: float = 0.001,
+) -> Prediction:
     """Return latencies at each of `LEVELS`.
 
     Args:
         traffic: what comes in.
-        prefill: prefill workers.
-        decode: decode workers, to which each prompt's KV cache moves.
+        prefill: prefill workers; at least one worker.
+        decode: decode workers, to which each prompt's KV cache moves; at least one worker.
+        order: in which prompts go; None is the router's own.
+        hop_s: from the router to a worker.
+
+    Raises:
+        ValueError: a role has no worker.
     """
-    raise NotImplementedError
+    compute = tuple(group for group in prefill if group.workers > 0)
+    generate = tuple(group for group in decode if group.workers > 0)
+    if not compute or not generate:
+        raise ValueError("a prediction needs at least one worker of each role")
+    return _predict(traffic, compute, generate, order or Order(), hop_s)
 
 
-def prefill_capacity(
-    model: PerformanceModel, *, workers: int, traffic: Traffic, level: float, ttft_s: float, handover_s: float
-) -> float:
-    """Return the most requests per second whose TTFT at a percentile stays within `ttft_s`; 0 if none does.
+@lru_cache(maxsize=256)
+def _predict(
+    traffic: Traffic, prefill: tuple[Group, ...], decode: tuple[Group, ...], order: Order, hop_s: float
+) -> Prediction:
+    compute = sum(prefill_rate(group, traffic) for group in prefill)
+    generate = [decode_rate(group.model, traffic) * group.workers for group in decode]
+    loads = traffic.requests_per_s / compute, traffic.requests_per_s / sum(generate)
+    if traffic.requests_per_s <= 0:
+        return _predict(traffic.at_rate(1e-6 * min(compute, *generate)), prefill, decode, order, hop_s)
+    if max(loads) >= 1:
+        never = dict.fromkeys(LEVELS, math.inf)
+        return Prediction(ttft_s=never, itl_s=never, prefill_load=loads[0], decode_load=loads[1])
+    ttft_s, step_s, tokens = _followed(traffic, prefill, decode, generate, order, hop_s=hop_s)
+    return Prediction(
+        ttft_s=_percentiles(ttft_s, np.ones(len(ttft_s))),
+        itl_s=_percentiles(step_s, tokens),
+        prefill_load=loads[0],
+        decode_load=loads[1],
+    )
 
-    Only the prefill workers limit it; `traffic.requests_per_s` does not matter.
+
+def _followed(
+    traffic: Traffic,
+    prefill: tuple[Group, ...],
+    decode: tuple[Group, ...],
+    shares: list[float],
+    order: Order,
+    *,
+    hop_s: float,
+) -> tuple[Floats, Floats, Floats]:
+    """Let the sample through; return TTFT, and durations of steps with the tokens that came in them."""
+    count = sample_of(traffic)
+    sample = draws(traffic.lengths, scv=traffic.arrival_scv, count=count)
+    arrivals_s = [at / traffic.requests_per_s for at in sample.arrivals]
+    done_s = prefilled_s(traffic, prefill, arrivals_s, sample.bins, order)
+    before, after = uniform(count, stream=2), uniform(count, stream=3)
+    ready = sorted((at_s + 2 * hop_s, number) for number, at_s in enumerate(done_s))
+    since = int(WARM_UP * count)
+    ttft_s, steps, tokens = [], [], []
+    for group, numbers in zip(decode, _dealt(ready, shares), strict=True):
+        transfers = [group.model.transfer_s(tokens=round(one.prompt_tokens)) for one in traffic.lengths.bins]
+        requests = [
+            Request(
+                at_s=at_s,
+                prompt_tokens=traffic.lengths.bins[sample.bins[number]].prompt_tokens,
+                output_tokens=max(1.0, traffic.lengths.bins[sample.bins[number]].output_tokens),
+                transfer_s=transfers[sample.bins[number]],
+                before=before[number],
+                after=after[number],
+            )
+            for at_s, number in numbers
+        ]
+        generated = decode_batch.generate(group.model, group.workers, requests, since=int(WARM_UP * len(requests)))
+        ttft_s += [
+            first_s - arrivals_s[number]
+            for first_s, (_, number) in zip(generated.first_s, numbers, strict=True)
+            if number >= since
+        ]
+        steps += generated.step_s
+        tokens += generated.tokens
+    return np.array(ttft_s), np.array(steps), np.array(tokens)
+
+
+def prefilled_s(
+    traffic: Traffic, prefill: tuple[Group, ...], arrivals_s: Sequence[float], bins: Sequence[int], order: Order
+) -> list[float]:
+    """Return when each prompt of a sample is computed.
 
     Args:
-        model: the workers' model.
-        workers: how many there are.
-        traffic: lengths, burstiness and cached share.
-        level: percentile, one of `LEVELS`.
-        ttft_s: the objective.
-        handover_s: what of it goes to the transfer's waiting and to the first step on a decode worker; see `handover`.
+        traffic: whose lengths the sample has.
+        prefill: the workers.
+        arrivals_s: when each prompt arrives, ascending.
+        bins: of which bin of the lengths each is.
+        order: in which they go.
     """
-    raise NotImplementedError
+    model = prefill[0].model
+    prompts = [
+        prefill_queue.prompt(model, tokens=one.prompt_tokens, cached_share=traffic.cached_share)
+        for one in traffic.lengths.bins
+    ]
+    servers = [group.model for group in prefill for _ in range(group.workers)]
+    return prefill_queue.computed_s(servers, arrivals_s, bins, prompts, order)
 
 
-def decode_capacity(model: PerformanceModel, *, workers: int, traffic: Traffic, level: float, itl_s: float) -> float:
-    """Return the most requests per second whose ITL at a percentile stays within `itl_s`; 0 if none does.
-
-    The KV cache bounds it too: beyond what fits, requests wait or are preempted.
-
-    Args:
-        model: the workers' model.
-        workers: how many there are.
-        traffic: lengths and burstiness.
-        level: percentile, one of `LEVELS`.
-        itl_s: the objective.
-    """
-    raise NotImplementedError
+def _dealt(ready: list[tuple[float, int]], shares: list[float]) -> list[list[tuple[float, int]]]:
+    """Deal requests to groups of decode workers, to each by its share."""
+    if len(shares) == 1:
+        return [ready]
+    dealt: list[list[tuple[float, int]]] = [[] for _ in shares]
+    for one in ready:
+        fewest = min(range(len(shares)), key=lambda group: (len(dealt[group]) + 1) / shares[group])
+        dealt[fewest].append(one)
+    return dealt
 
 
-def handover_s(model: PerformanceModel, *, itl_s: float) -> float:
-    """Return the time from a computed prompt to its first token on a decode worker whose steps take `itl_s`.
+def sample_of(traffic: Traffic) -> int:
+    """Return how many requests a prediction of such traffic stands on."""
+    return min(MOST_SAMPLE, round(SAMPLE * (1.0 + traffic.arrival_scv)))
 
-    The pull begins when the step under way ends; what was pulled joins the step after the one under way then; and that
-    step gives the token. The transfer itself depends on the prompt and is not in it.
-    """
-    if not math.isfinite(itl_s):
-        return math.inf
-    return 2.0 * itl_s
+
+def prefill_rate(group: Group, traffic: Traffic) -> float:
+    """Return the most requests per second whose prompts the workers compute, with a queue that never ends."""
+    return group.workers * _prefill_rate(Group(model=group.model, workers=1), traffic.lengths, traffic.cached_share)
+
+
+@lru_cache(maxsize=256)
+def _prefill_rate(one: Group, lengths: Lengths, cached_share: float) -> float:
+    traffic = Traffic(requests_per_s=1.0, lengths=lengths, cached_share=cached_share)
+    sample = draws(lengths, scv=1.0, count=_SATURATED)
+    ends_s = prefilled_s(traffic, (one,), [0.0] * _SATURATED, sample.bins, Order(age_s=0.0))
+    return _SATURATED / max(ends_s)
+
+
+def decode_rate(model: PerformanceModel, traffic: Traffic) -> float:
+    """Return the most requests per second that one worker generates for, with its batch or its KV cache full."""
+    lengths = traffic.lengths
+    most = max(1, min(model.max_sequences, int(model.kv_capacity_tokens / max(1.0, lengths.mean_context_tokens))))
+    step_s = decode_step_s(model, sequences=most, context_tokens=round(most * lengths.mean_context_tokens))
+    return most / (step_s * max(1.0, lengths.mean_output_tokens))
+
+
+def _percentiles(values: Floats, weights: Floats) -> dict[float, float]:
+    """Return weighted percentiles; 0 of nothing."""
+    if not len(values):
+        return dict.fromkeys(LEVELS, 0.0)
+    order = np.argsort(values)
+    below = np.cumsum(weights[order])
+    found = np.searchsorted(below, np.array(LEVELS) * below[-1])
+    return {level: float(values[order[at]]) for level, at in zip(LEVELS, found.tolist(), strict=True)}
