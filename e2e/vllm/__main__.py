@@ -15,21 +15,65 @@ from rich.text import Text
 
 from e2e.cluster.paths import ROOT
 from e2e.vllm import environment as environments
-from e2e.vllm.checks import exact
+from e2e.vllm.checks import contract, deaths, exact, limits, upgrade
 from e2e.vllm.finding import Finding
-from e2e.vllm.server import ServerError, ServerOptions
+from e2e.vllm.server import NIXL, ServerError, ServerOptions
 from e2e.vllm.stand import Stand
 
 OUT = ROOT / "build" / "vllm"
 WORKERS = ("w0", "w1", "w2")
+SMALL = "small"
 Check = Callable[[Stand, bool], Coroutine[Any, Any, list[Finding]]]
+
+
+async def _contract(stand: Stand, quick: bool) -> list[Finding]:
+    del quick
+    return await asyncio.to_thread(contract.check, stand, WORKERS[0], WORKERS[1])
 
 
 async def _exact(stand: Stand, quick: bool) -> list[Finding]:
     return await exact.check(stand, exact.QUICK if quick else exact.FULL, WORKERS)
 
 
-CHECKS: dict[str, Check] = {"exact": _exact}
+async def _stopped(stand: Stand, quick: bool) -> list[Finding]:
+    del quick
+    return await deaths.stopped(stand, prefill=WORKERS[0], decode=WORKERS[1], hung=WORKERS[2])
+
+
+async def _limits(stand: Stand, quick: bool) -> list[Finding]:
+    del quick
+    await asyncio.to_thread(_start_small, stand)
+    return await limits.check(stand, small=SMALL, other=WORKERS[1])
+
+
+async def _killed(stand: Stand, quick: bool) -> list[Finding]:
+    del quick
+    if SMALL not in stand.servers:
+        await asyncio.to_thread(_start_small, stand)
+    return await deaths.killed(stand, prefill=SMALL, known=WORKERS[1], fresh=WORKERS[2])
+
+
+async def _upgrade(stand: Stand, quick: bool) -> list[Finding]:
+    del quick
+    await asyncio.to_thread(stand.stop, *(name for name in stand.servers if name not in WORKERS[:2]))  # memory
+    return await upgrade.check(stand, old=(WORKERS[0], WORKERS[1]), new=("n0", "n1"))
+
+
+def _start_small(stand: Stand) -> None:
+    connector = {**NIXL, "kv_connector_extra_config": {"kv_lease_duration": limits.LEASE_S}}
+    stand.start(ServerOptions(name=SMALL, connector=connector, blocks=limits.BLOCKS, longest=limits.LONGEST))
+
+
+CHECKS: dict[str, Check] = {
+    "contract": _contract,
+    "exact": _exact,
+    "stopped": _stopped,
+    "limits": _limits,
+    "killed": _killed,
+    "upgrade": _upgrade,
+}
+"""In the order in which they can follow one another: each leaves the workers that the next one needs."""
+
 QUICK = ("exact",)
 
 

@@ -36,6 +36,8 @@ class Stand:
         self.addresses: dict[str, str] = {}
         """Where the router reaches a worker, if not at its own address."""
         self.generations: dict[str, str] = {}
+        self.leaving: set[str] = set()
+        """Workers that get nothing new, as a pod that is being deleted."""
         self.flips = 0
         self._ports = {name: free_port() for name in ("router", "grpc", "http", "admin")}
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -90,6 +92,18 @@ class Stand:
                 self.roles.pop(name, None)
         self._write_workers()
 
+    def let_go(self, *names: str) -> None:
+        """Send workers nothing new, and wait until they have answered all that they hold."""
+        self.leaving.update(names)
+        self.set_roles()
+
+        def held() -> int:
+            mine = [one for one in self.state().workers if one.pod in names]
+            return sum(one.prefills_in_flight + one.decodes_in_flight + one.in_rotation for one in mine)
+
+        wait_until("workers without requests", held, lambda found: found == 0, limit_s=ROTATION_S)
+        self.set_roles(**dict.fromkeys(names, ""))
+
     def await_rotation(self, names: Iterable[str] | None = None) -> None:
         """Wait until the router uses workers, by default all that have a role, in the roles that they have now."""
         chosen = list(self.roles if names is None else names)
@@ -121,6 +135,7 @@ class Stand:
                 "address": self.addresses.get(name, self.servers[name].address),
                 "role": role,
                 "generation": self.generations.get(name, ""),
+                "deleting": name in self.leaving,
             }
             for name, role in self.roles.items()
         ]

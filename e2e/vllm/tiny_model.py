@@ -1,7 +1,7 @@
 """Writes a tiny Llama with random weights and a tokenizer of words; runs with the environment's Python.
 
-The weights are drawn wider than usual: with the usual ones an answer hardly depends on the prompt's far end, and a wrong
-KV cache would go unseen.
+The weights are drawn wider than usual: with the usual ones an answer hardly depends on the prompt's far end, and a
+wrong KV cache would go unseen.
 """
 
 import sys

@@ -7,8 +7,21 @@ from pydantic import Field
 
 from swingpool_control.api.arguments import ExtraArgument
 from swingpool_control.api.base import ApiModel
+from swingpool_control.api.kv_transfer import KVTransfer
 from swingpool_control.api.quantities import Argument, Factor, ObjectName, PositiveDuration
-from swingpool_control.api.rules import LIST_ATOMIC, LIST_SET, NO_WRITTEN_DEFAULT, Rule, immutable, rules
+from swingpool_control.api.rules import LIST_ATOMIC, LIST_SET, NO_WRITTEN_DEFAULT, Rule, immutable, matches, rules
+from swingpool_control.vllm.versions import NEWEST
+
+VERSION_PATTERN = r"^0\.(1[1-9]|[2-9][0-9])(\.[0-9]{1,3})?$"
+
+
+def _needs(used: str, minor: int, *, what: str, field: str) -> Rule:
+    """Return the rule that what is used needs a version of vLLM."""
+    return Rule(
+        cel=f"!({used}) || !self.version.matches(r'{VERSION_PATTERN}') || int(self.version.split('.')[1]) >= {minor}",
+        message=f"{what} needs vLLM 0.{minor} or newer: raise engine.version, or choose another",
+        field=f".kvTransfer.{field}",
+    )
 
 
 class EngineType(StrEnum):
@@ -23,6 +36,13 @@ class KVLoadFailurePolicy(StrEnum):
 
     RECOMPUTE = "Recompute"
     FAIL = "Fail"
+
+
+class SchedulingPolicy(StrEnum):
+    """In which order an engine takes waiting requests."""
+
+    FCFS = "FCFS"
+    PRIORITY = "Priority"
 
 
 class EngineLayout(ApiModel):
@@ -146,6 +166,13 @@ class Engine(ApiModel):
             field=".simulated",
             reason="FieldValueForbidden",
         ),
+        _needs("self.kvTransfer.connector == 'MooncakeStore'", 21, what="connector MooncakeStore", field="connector"),
+        _needs(
+            "has(self.kvTransfer.hostCache) && self.kvTransfer.hostCache.type == 'Offloading'",
+            14,
+            what="a host cache of type Offloading",
+            field="hostCache",
+        ),
     )
 
     type: Annotated[
@@ -170,13 +197,32 @@ class Engine(ApiModel):
             json_schema_extra=LIST_SET,
         ),
     ] = ()
+    version: Annotated[
+        str,
+        Field(
+            pattern=VERSION_PATTERN,
+            max_length=16,
+            description="Version of vLLM that the image holds: arguments follow it. 0.11 or newer.",
+        ),
+        matches(VERSION_PATTERN, message="must be a version of vLLM from 0.11 on, such as 0.32 or 0.20.1"),
+    ] = NEWEST
+    kv_transfer: Annotated[KVTransfer, Field(description="How workers exchange KV cache, and what else keeps it.")] = (
+        KVTransfer()
+    )
     kv_load_failure_policy: Annotated[
         KVLoadFailurePolicy,
         Field(
             description="What a decode worker does when a transfer of KV cache fails. Recompute: it computes the "
-            "prompt itself. Fail: the request fails."
+            "prompt itself. Fail: the request fails. vLLM before 0.13 always computes it."
         ),
     ] = KVLoadFailurePolicy.RECOMPUTE
+    scheduling: Annotated[
+        SchedulingPolicy,
+        Field(description="FCFS: first come, first served. Priority: by the field `priority` of requests."),
+    ] = SchedulingPolicy.FCFS
+    prefix_caching: Annotated[bool, Field(description="Keep computed prefixes for later prompts that begin alike.")] = (
+        True
+    )
     model_cache: Annotated[
         ModelCache | None,
         Field(description="Where downloaded weights live. Default: a volume that dies with the pod."),

@@ -119,3 +119,16 @@ def money(amount: str) -> float:
     if not re.fullmatch(DECIMAL_PATTERN, amount):
         raise ValueError(f"{amount!r} is not an amount such as 2.95")
     return float(amount)
+
+
+_BYTES = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+
+
+def quantity_bytes(size: str) -> int:
+    """Return a size such as `64Gi` in bytes, rounded down.
+
+    Raises:
+        ValueError: it is no size; the API server refuses such a one.
+    """
+    unit = next((unit for unit in _BYTES if size.endswith(unit)), "")
+    return int(float(size.removesuffix(unit)) * _BYTES.get(unit, 1))

@@ -15,6 +15,7 @@ from swingpool_control.api.engine import (
     EngineType,
     KVLoadFailurePolicy,
     ModelCache,
+    SchedulingPolicy,
     Simulated,
 )
 from swingpool_control.api.objectives import LatencyObjective, Objectives
@@ -51,6 +52,7 @@ __all__ = [
     "RouterType",
     "Scaling",
     "ScalingMode",
+    "SchedulingPolicy",
     "ServiceType",
     "Simulated",
     "Stabilization",

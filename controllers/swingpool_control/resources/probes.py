@@ -21,6 +21,16 @@ def http_probe(*, path: str, port: str, period_s: int, timeout_s: int, failures:
     }
 
 
+def exec_probe(command: list[str], *, period_s: int, timeout_s: int, failures: int) -> Manifest:
+    """Return a probe that runs a command in the container; see `http_probe` for the rest."""
+    return {
+        "exec": {"command": command},
+        "periodSeconds": period_s,
+        "timeoutSeconds": timeout_s,
+        "failureThreshold": failures,
+    }
+
+
 def liveness(*, path: str, port: str, failures: int, stop_s: int) -> Manifest:
     """Return a liveness probe: asked every 10 s, with 5 s to answer.
 

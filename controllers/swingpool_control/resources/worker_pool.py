@@ -5,12 +5,12 @@ import math
 from swingpool_control import names
 from swingpool_control.api.quantities import seconds
 from swingpool_control.api.v1alpha1 import EngineType, InferenceClusterSpec, Pool, PoolRole, RouterType
+from swingpool_control.engine.profile import built_in, built_in_names
 from swingpool_control.resources import pod_template
 from swingpool_control.resources.metadata import Manifest, Owner, disruption_budget, spread_over_nodes
-from swingpool_control.resources.probes import http_probe, liveness, sleep_before_stop
+from swingpool_control.resources.probes import exec_probe, http_probe, liveness, sleep_before_stop
 from swingpool_control.resources.security import container_security_context, pod_security_context
 from swingpool_control.resources.settings import RenderSettings
-from swingpool_control.resources.vllm_arguments import worker_arguments
 from swingpool_control.resources.worker_volumes import (
     ENVIRONMENT_SIDE_CHANNEL_HOST,
     ENVIRONMENT_SIDE_CHANNEL_PORT,
@@ -18,9 +18,19 @@ from swingpool_control.resources.worker_volumes import (
     mounts,
     volumes,
 )
+from swingpool_control.vllm import probes
+from swingpool_control.vllm.arguments import worker_arguments
+from swingpool_control.vllm.connector import generation, lease_s
 
 STARTUP_BUDGET_S = {EngineType.VLLM: 3600, EngineType.SIMULATED: 300}
 """How long a worker may take to its first good answer: a large model is downloaded, loaded and compiled in it."""
+
+LEAST_STARTUP_BUDGET_S = 900
+STARTUP_FACTOR = 10
+"""Times the profile's start-up, which is that of a node that has the weights already."""
+
+_SELF = f"http://127.0.0.1:{names.PORT_WORKER}"
+_SEEN_BY_LIVENESS = "/tmp/swingpool-alive.json"  # noqa: S108 - a volume of the pod's own
 
 SETTLE_S = {RouterType.BUILT_IN: 5, RouterType.EXTERNAL: 15}
 """Seconds from a pod's deletion to SIGTERM, in which its router must have stopped to send it requests."""
@@ -30,9 +40,6 @@ STOP_S = 10
 
 SURGE = 1
 """Pods that a rolling update adds."""
-
-KV_LEASE_S = 30
-"""How long vLLM keeps finished blocks for a decode worker that has not fetched them."""
 
 VLLM_COMMAND = ("python3", "-m", "vllm.entrypoints.openai.api_server")
 """Unlike `vllm serve` it takes the model as `--model`, and runs in every build of vLLM."""
@@ -55,7 +62,7 @@ def children(owner: Owner, spec: InferenceClusterSpec, pool: Pool, settings: Ren
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": SURGE, "maxUnavailable": 0}},
             # Routers know a new worker before a rollout takes an old one from them.
             "minReadySeconds": SETTLE_S[spec.router.type],
-            "progressDeadlineSeconds": STARTUP_BUDGET_S[spec.engine.type] + 300,
+            "progressDeadlineSeconds": startup_budget_s(spec) + 300,
             "revisionHistoryLimit": 3,
             "template": pod_template.merge(
                 _template(owner, spec, pool, settings, labels=labels, selector=selector),
@@ -109,7 +116,7 @@ def _template(
 
 def _role_labels(spec: InferenceClusterSpec, pool: Pool) -> dict[str, str]:
     role = first_role(pool)
-    labels = {names.LABEL_ROLE: role}
+    labels = {names.LABEL_ROLE: role, names.LABEL_GENERATION: generation(spec)}
     if spec.router.type is RouterType.EXTERNAL:
         wanted = spec.router.external.role_labels
         labels[wanted.key] = wanted.prefill if role == names.ROLE_PREFILL else wanted.decode
@@ -118,7 +125,6 @@ def _role_labels(spec: InferenceClusterSpec, pool: Pool) -> dict[str, str]:
 
 def _container(spec: InferenceClusterSpec, pool: Pool, settings: RenderSettings) -> Manifest:
     simulated = spec.engine.type is EngineType.SIMULATED
-    startup_period_s = 1 if simulated else 5
     return {
         "name": names.CONTAINER_WORKER,
         "image": spec.engine.image or (settings.swingpool_image if simulated else settings.vllm_image),
@@ -132,20 +138,39 @@ def _container(spec: InferenceClusterSpec, pool: Pool, settings: RenderSettings)
         ],
         "resources": _resources(spec, pool),
         "securityContext": container_security_context(read_only_root=simulated),
-        "startupProbe": http_probe(
-            path="/health",
-            port="http",
-            period_s=startup_period_s,
-            timeout_s=5,
-            failures=STARTUP_BUDGET_S[spec.engine.type] // startup_period_s,
-        ),
+        "startupProbe": _startup(spec),
         # A worker that hangs is NotReady within 3 s, for routers that know no better; ours asks it itself.
         "readinessProbe": http_probe(path="/health", port="http", period_s=1, timeout_s=1, failures=2),
-        # A restart loses every request and the KV cache: only for one that has not answered for a minute.
-        "livenessProbe": liveness(path="/health", port="http", failures=6, stop_s=SETTLE_S[spec.router.type] + STOP_S),
+        "livenessProbe": _liveness(spec),
         "lifecycle": sleep_before_stop(SETTLE_S[spec.router.type]),
         "volumeMounts": mounts(spec),
     }
+
+
+def _startup(spec: InferenceClusterSpec) -> Manifest:
+    """Return the probe that lets a worker in: one of vLLM has generated a token by then."""
+    budget_s = startup_budget_s(spec)
+    if spec.engine.type is EngineType.SIMULATED:
+        return http_probe(path="/health", port="http", period_s=1, timeout_s=5, failures=budget_s)
+    return exec_probe(probes.started_command(_SELF), period_s=5, timeout_s=40, failures=math.ceil(budget_s / 5))
+
+
+def _liveness(spec: InferenceClusterSpec) -> Manifest:
+    """Return the probe that restarts a worker: that loses every request and the KV cache, so it takes a minute."""
+    stop_s = SETTLE_S[spec.router.type] + STOP_S
+    if spec.engine.type is EngineType.SIMULATED:
+        return liveness(path="/health", port="http", failures=6, stop_s=stop_s)
+    command = probes.alive_command(_SELF, _SEEN_BY_LIVENESS)
+    probe = exec_probe(command, period_s=10, timeout_s=probes.ANSWER_S + 5, failures=6)
+    return probe | {"terminationGracePeriodSeconds": stop_s}
+
+
+def startup_budget_s(spec: InferenceClusterSpec) -> int:
+    """Return how long a worker may take to its first token: what its profile says many times over, if that is known."""
+    profile = spec.profile
+    if spec.engine.type is EngineType.VLLM and profile is not None and profile.built_in in built_in_names():
+        return max(LEAST_STARTUP_BUDGET_S, math.ceil(STARTUP_FACTOR * built_in(profile.built_in).startup_s))
+    return STARTUP_BUDGET_S[spec.engine.type]
 
 
 def _resources(spec: InferenceClusterSpec, pool: Pool) -> Manifest:
@@ -159,4 +184,4 @@ def _resources(spec: InferenceClusterSpec, pool: Pool) -> Manifest:
 
 
 def _grace_period_s(spec: InferenceClusterSpec) -> int:
-    return SETTLE_S[spec.router.type] + math.ceil(seconds(spec.engine.max_request_duration)) + KV_LEASE_S
+    return SETTLE_S[spec.router.type] + math.ceil(seconds(spec.engine.max_request_duration)) + lease_s(spec)

@@ -3,7 +3,8 @@
 from swingpool_control import names
 from swingpool_control.api.v1alpha1 import EngineType, InferenceClusterSpec
 from swingpool_control.resources.metadata import Manifest
-from swingpool_control.resources.vllm_arguments import PROFILE_DIRECTORY
+from swingpool_control.vllm import connector
+from swingpool_control.vllm.arguments import PROFILE_DIRECTORY
 
 ENVIRONMENT_SIDE_CHANNEL_HOST = "VLLM_NIXL_SIDE_CHANNEL_HOST"
 ENVIRONMENT_SIDE_CHANNEL_PORT = "VLLM_NIXL_SIDE_CHANNEL_PORT"
@@ -23,6 +24,7 @@ def environment(spec: InferenceClusterSpec) -> list[Manifest]:
         {"name": ENVIRONMENT_SIDE_CHANNEL_PORT, "value": str(names.PORT_SIDE_CHANNEL)},
         {"name": "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "value": str(KEEP_ALIVE_S)},
     ]
+    variables += [{"name": name, "value": value} for name, value in connector.environment(spec).items()]
     if spec.engine.type is EngineType.SIMULATED:
         return variables
     return [

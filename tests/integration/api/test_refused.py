@@ -237,6 +237,37 @@ CLUSTER = [
         "request-duration-zero", "spec.engine.maxRequestDuration", "longer than", spec__engine__maxRequestDuration="0s"
     ),
     case("unknown-engine", "spec.engine.type", '"VLLM", "Simulated"', spec__engine__type="SGLang"),
+    case("version-too-old", "spec.engine.version", "0.11 on", spec__engine__version="0.10.2"),
+    case(
+        "mooncake-too-old",
+        "spec.engine.kvTransfer.connector",
+        "needs vLLM 0.21 or newer",
+        spec__engine={"version": "0.20.1", "kvTransfer": {"connector": "MooncakeStore"}},
+    ),
+    case(
+        "offloading-too-old",
+        "spec.engine.kvTransfer.hostCache",
+        "needs vLLM 0.14 or newer",
+        spec__engine={"version": "0.13", "kvTransfer": {"hostCache": {"size": "64Gi"}}},
+    ),
+    case(
+        "host-cache-without-size",
+        "spec.engine.kvTransfer.hostCache.size",
+        "Required value",
+        spec__engine__kvTransfer={"hostCache": {"type": "LMCache"}},
+    ),
+    case(
+        "host-cache-of-no-size",
+        "spec.engine.kvTransfer.hostCache.size",
+        "must be a size",
+        spec__engine__kvTransfer={"hostCache": {"size": "much"}},
+    ),
+    case(
+        "lease-zero",
+        "spec.engine.kvTransfer.leaseDuration",
+        "longer than zero",
+        spec__engine__kvTransfer={"leaseDuration": "0s"},
+    ),
     case(
         "simulation-of-a-real-engine",
         "spec.engine.simulated",

@@ -34,7 +34,9 @@ def worker_urls() -> Iterator[tuple[str, str]]:
 @pytest.fixture
 async def session() -> AsyncIterator[aiohttp.ClientSession]:
     """An HTTP client."""
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session:
+    # A real engine without a GPU on a busy machine takes its time.
+    total_s = 300 if os.environ.get("SWINGPOOL_WORKER_URL") else 60
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=total_s)) as session:
         yield session
 
 

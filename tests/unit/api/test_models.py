@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from swingpool_control.api.arguments import OWNED_ARGUMENTS
 from swingpool_control.api.v1alpha1 import Accelerator, EngineLayout, InferenceClusterSpec, Pool, Replicas
-from swingpool_control.resources.vllm_arguments import worker_arguments
+from swingpool_control.vllm.arguments import worker_arguments
 from tests.support.inference_clusters import changed, smallest
 from tests.support.resource_specs import SPECS, spec_of
 

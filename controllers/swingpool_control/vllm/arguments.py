@@ -1,11 +1,15 @@
-"""The command line of a worker, from the spec. Simulated workers take vLLM's own arguments, and a few more."""
+"""The command line of a worker, from the spec and the version of vLLM.
 
-import json
+Simulated workers take vLLM's own arguments, and a few more.
+"""
+
 import math
 
 from swingpool_control import names
 from swingpool_control.api.quantities import seconds
-from swingpool_control.api.v1alpha1 import EngineType, InferenceClusterSpec, Pool
+from swingpool_control.api.v1alpha1 import EngineType, InferenceClusterSpec, Pool, SchedulingPolicy
+from swingpool_control.vllm.connector import kv_transfer_config, version_of
+from swingpool_control.vllm.versions import Feature, has
 
 PROFILE_DIRECTORY = "/etc/swingpool/profile"
 """Where a simulated worker finds the profile that a ConfigMap holds."""
@@ -19,22 +23,17 @@ def worker_arguments(spec: InferenceClusterSpec, pool: Pool) -> list[str]:
     return [*arguments, *pool.engine.extra_arguments]
 
 
-def kv_transfer_config(spec: InferenceClusterSpec) -> str:
-    """Return the JSON that lets every worker send and receive KV cache: roles are the router's choice, per request."""
-    config = {
-        "kv_connector": "NixlConnector",
-        "kv_role": "kv_both",
-        "kv_load_failure_policy": spec.engine.kv_load_failure_policy.lower(),
-    }
-    return json.dumps(config, separators=(",", ":"))
-
-
 def _serving(spec: InferenceClusterSpec) -> list[str]:
     model = spec.model
     arguments = ["--model", model.source or model.name]
     arguments += ["--served-model-name", model.name, *model.served_names]
     arguments += ["--host", "0.0.0.0", "--port", str(names.PORT_WORKER)]  # noqa: S104 - a pod's address is not known yet
-    arguments += ["--shutdown-timeout", str(math.ceil(seconds(spec.engine.max_request_duration)))]
+    if has(version_of(spec), Feature.SHUTDOWN_TIMEOUT):
+        arguments += ["--shutdown-timeout", str(math.ceil(seconds(spec.engine.max_request_duration)))]
+    if spec.engine.scheduling is SchedulingPolicy.PRIORITY:
+        arguments += ["--scheduling-policy", "priority"]
+    if not spec.engine.prefix_caching:
+        arguments.append("--no-enable-prefix-caching")
     arguments += _optional("--revision", model.revision)
     return arguments + _optional("--max-model-len", model.max_length)
 

@@ -6,7 +6,7 @@ import pytest
 
 from swingpool.worker import options
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
-from swingpool_control.resources.vllm_arguments import worker_arguments
+from swingpool_control.vllm.arguments import worker_arguments
 from tests.support.resource_specs import SPECS, spec_of
 
 

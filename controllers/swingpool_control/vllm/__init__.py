@@ -1,0 +1,1 @@
+"""All that is peculiar to vLLM: versions, command line, metrics, probes. Another engine is another folder."""

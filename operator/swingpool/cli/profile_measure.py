@@ -1,0 +1,172 @@
+"""`swingpool profile measure`: make a profile of a live worker."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import aiohttp
+import click
+
+from swingpool.cli import profile_table
+from swingpool.profiling import estimate, worker_facts
+from swingpool.profiling.journal import Journal, JournalError
+from swingpool.profiling.plan import Bounds, points
+from swingpool.profiling.points import Sampler
+from swingpool.profiling.session import BusyError, run
+from swingpool.profiling.wire import WorkerClient, WorkerError
+from swingpool.profiling.worker_facts import WorkerFacts
+
+Positive = click.FloatRange(min=0, min_open=True)
+NotNegative = click.FloatRange(min=0)
+Count = click.IntRange(min=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What the command was told."""
+
+    url: str
+    pair: str | None
+    max_sequences: int
+    max_prompt_tokens: int
+    max_batched_tokens: int
+    tolerance: float
+    timeout_s: float
+    wait_s: float
+    journal: Path
+
+
+@click.command("measure")
+@click.argument("url")
+@click.option("--pair", metavar="URL", help="A second worker, to time how KV cache moves from the first to it.")
+@click.option("--accelerator", "products", multiple=True, required=True, help="Product label. May be repeated.")
+@click.option("--count", type=Count, default=1, show_default=True, help="Accelerators of the worker.")
+@click.option("--tensor-parallel-size", type=Count, default=1, show_default=True)
+@click.option("--kv-bytes-per-token", type=Positive, required=True, help="Over all layers and accelerators.")
+@click.option(
+    "--startup-s", type=click.FloatRange(min=0), help="From a pod's creation to serving; assumed 120 if not said."
+)
+@click.option(
+    "--max-batched-tokens", type=Count, default=8192, show_default=True, help="The worker's token budget per iteration."
+)
+@click.option(
+    "--max-sequences", type=Count, default=32, show_default=True, help="Most sequences at a time that are sent to it."
+)
+@click.option(
+    "--max-prompt-tokens", type=Count, default=8192, show_default=True, help="Longest prompt that is sent to it."
+)
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(min=0.001, max=0.5),
+    default=estimate.TOLERANCE,
+    show_default=True,
+    help="Half the 95 % interval at which a point is measured often enough.",
+)
+@click.option("--timeout-s", type=Positive, default=120.0, show_default=True, help="For one request.")
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    help="For others' requests to end.",
+)
+@click.option("--journal", type=click.Path(dir_okay=False, path_type=Path), help="Default: beside the profile.")
+@click.option("--name", help="The profile's name. Default: from model and accelerator.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the prompts, and of the error's halves.")
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="File to write.")
+@click.option("--force", is_flag=True, help="Overwrite the profile if it exists; the journal is kept.")
+def command(
+    *,
+    url: str,
+    pair: str | None,
+    products: tuple[str, ...],
+    count: int,
+    tensor_parallel_size: int,
+    kv_bytes_per_token: float,
+    startup_s: float | None,
+    max_batched_tokens: int,
+    max_sequences: int,
+    max_prompt_tokens: int,
+    tolerance: float,
+    timeout_s: float,
+    wait_s: float,
+    journal: Path | None,
+    name: str | None,
+    seed: int,
+    output: Path,
+    force: bool,
+) -> None:
+    """Measure the worker at URL, and write its profile.
+
+    It sends bounded load, waits while others use the worker, stops at the first error, and goes on where it was when it
+    is started again. Beside the profile it writes its journal and a page of fit against points.
+    """
+    from swingpool.profiling import finish
+
+    if output.exists() and not force:
+        raise click.ClickException(f"{output} exists; --force overwrites it")
+    asked = _Asked(
+        url=url,
+        pair=pair,
+        max_sequences=max_sequences,
+        max_prompt_tokens=max_prompt_tokens,
+        max_batched_tokens=max_batched_tokens,
+        tolerance=tolerance,
+        timeout_s=timeout_s,
+        wait_s=wait_s,
+        journal=journal or output.with_suffix(".journal.jsonl"),
+    )
+    try:
+        facts, kept = asyncio.run(_measure(asked, seed))
+        profile = finish.profile(
+            kept.samples,
+            facts,
+            finish.Described(
+                products=products,
+                accelerators=count,
+                tensor_parallel_size=tensor_parallel_size,
+                kv_bytes_per_token=kv_bytes_per_token,
+                startup_s=startup_s,
+                max_batched_tokens=max_batched_tokens,
+                name=name,
+                seed=seed,
+            ),
+        )
+        output.write_text(profile.model_dump_json(indent=2, exclude_none=True) + "\n", encoding="utf-8")
+        page = output.with_suffix(".html")
+        finish.plot(page, profile, kept.samples, facts, max_batched_tokens=max_batched_tokens)
+    except (WorkerError, BusyError, JournalError, OSError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+    click.echo("\n".join(profile_table.lines(profile)))
+    click.echo(f"\nwritten to {output}; fit against points in {page}")
+
+
+async def _measure(asked: _Asked, seed: int) -> tuple[WorkerFacts, Journal]:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        unnamed = WorkerClient(session, asked.url, "", timeout_s=asked.timeout_s)
+        model = await worker_facts.first_model(unnamed)
+        worker = WorkerClient(session, asked.url, model, timeout_s=asked.timeout_s)
+        other = WorkerClient(session, asked.pair, model, timeout_s=asked.timeout_s) if asked.pair else None
+        facts = await worker_facts.read(worker, model)
+        bounds = Bounds(
+            longest=facts.longest,
+            kv_capacity_tokens=facts.kv_capacity_tokens,
+            max_batched_tokens=asked.max_batched_tokens,
+            max_sequences=asked.max_sequences,
+            max_prompt_tokens=asked.max_prompt_tokens,
+        )
+        about = {"model": facts.model, "version": facts.version, "settings": dict(facts.settings)}
+        journal = Journal(asked.journal, about | {"max_batched_tokens": asked.max_batched_tokens})
+        click.echo(f"{facts.model} on vLLM {facts.version}, {facts.kv_capacity_tokens} tokens of KV cache", err=True)
+        await run(
+            points(bounds, pair=other is not None),
+            Sampler(worker, other, Random(f"prompts {seed} {len(journal.samples)}")),  # noqa: S311 - no secret
+            journal,
+            worker=worker,
+            say=lambda line: click.echo(line, err=True),
+            wait_s=asked.wait_s,
+            tolerance=asked.tolerance,
+        )
+        return facts, journal

@@ -1,0 +1,1 @@
+"""Measures a live worker, bounded and resumable, and makes a performance profile of it."""

@@ -1,0 +1,85 @@
+"""The end of a profiling run: fit, link, provenance, and the page of fit against points."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from swingpool.profiling import plot as page
+from swingpool.profiling.plan import Kind
+from swingpool.profiling.result import Samples, link, measured_set
+from swingpool.profiling.worker_facts import WorkerFacts
+from swingpool_control.engine import fitted
+from swingpool_control.engine.model import decode_step_s
+from swingpool_control.engine.profile import Profile, Transfer
+
+ASSUMED_LINK_BYTES_PER_S = 1.25e10
+ASSUMED_LINK_LATENCY_S = 0.005
+ASSUMED_STARTUP_S = 120.0
+_FASTEST_LINK_BYTES_PER_S = 1e15
+"""Stands for a link whose time per token was too short to be seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """What the worker does not tell."""
+
+    products: tuple[str, ...]
+    accelerators: int
+    tensor_parallel_size: int
+    kv_bytes_per_token: float
+    startup_s: float | None
+    max_batched_tokens: int
+    name: str | None = None
+    seed: int = 0
+
+
+def profile(samples: Samples, facts: WorkerFacts, described: Described) -> Profile:
+    """Return the profile of a measured worker.
+
+    Raises:
+        MeasurementError: there are too few points.
+    """
+    sequences = max((point.sequences for point in samples if point.kind is Kind.DECODE), default=1)
+    measured = measured_set(samples, facts, max_batched_tokens=described.max_batched_tokens, max_sequences=sequences)
+    moved = any(point.kind is Kind.TRANSFER for point in samples)
+    assumed = [] if moved else [f"link {ASSUMED_LINK_BYTES_PER_S:g} bytes/s after {ASSUMED_LINK_LATENCY_S:g} s"]
+    if described.startup_s is None:
+        assumed.append(f"startup_s {ASSUMED_STARTUP_S:g}")
+    found = fitted.profile(
+        measured,
+        fitted.Described(
+            name=described.name or _name(facts.model, described.products[0]),
+            models=(facts.model,),
+            products=described.products,
+            kv_bytes_per_token=described.kv_bytes_per_token,
+            link_bytes_per_s=ASSUMED_LINK_BYTES_PER_S,
+            link_latency_s=ASSUMED_LINK_LATENCY_S,
+            startup_s=ASSUMED_STARTUP_S if described.startup_s is None else described.startup_s,
+            summary=f"{facts.model} on {described.products[0]}, measured on a live worker of vLLM {facts.version}",
+            accelerators=described.accelerators,
+            tensor_parallel_size=described.tensor_parallel_size,
+            assumed=tuple(assumed),
+        ),
+        rng=np.random.default_rng(described.seed),
+    )
+    model = found.model()
+    line = link(samples, lambda context: decode_step_s(model, sequences=1, context_tokens=context))
+    if line is None:
+        return found
+    rate = described.kv_bytes_per_token / line.token_s if line.token_s else _FASTEST_LINK_BYTES_PER_S
+    return found.model_copy(update={"transfer": Transfer(bytes_per_s=rate, latency_s=line.latency_s)})
+
+
+def plot(path: Path, found: Profile, samples: Samples, facts: WorkerFacts, *, max_batched_tokens: int) -> None:
+    """Write the page of fit against points."""
+    points = measured_set(
+        samples, facts, max_batched_tokens=max_batched_tokens, max_sequences=found.layout.max_sequences
+    ).points
+    page.write(path, found.model(), points, title=f"{found.name}: {found.summary}")
+
+
+def _name(model: str, product: str) -> str:
+    parts = f"{model.rsplit('/', 1)[-1]}-{product}".lower()
+    return re.sub(r"[^-.a-z0-9]+", "-", parts)[:63].strip("-.")
