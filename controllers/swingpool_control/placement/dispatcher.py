@@ -13,6 +13,7 @@ from swingpool_control.placement.account import Account, Leg
 from swingpool_control.placement.deflection import Offer
 from swingpool_control.placement.held import Held
 from swingpool_control.placement.queue import PromptQueue
+from swingpool_control.placement.rate import Rate
 from swingpool_control.placement.roster import Roster
 from swingpool_control.placement.settings import PlacementSettings
 from swingpool_control.placement.ticket import Ticket
@@ -22,8 +23,10 @@ _LOOK_AT = 4
 """Workers, the first by rank, that are compared for one request."""
 _SPREAD_OVER = 64
 """Workers over which what waits is spread in thought."""
-_DIVISIBLE_TOKENS = 2048
-"""A longer prompt counts as this when it is spread, since one worker computes all of it."""
+_SPREAD_SHARE = 0.25
+"""Share of an iteration as which a longer prompt counts when it is spread, since one worker computes all of it."""
+_RATE_OVER_S = 2.0
+"""Time over which arrivals are averaged."""
 _PATIENCE_S = 1.0
 """How long prompts wait for prefill workers that have failed before decode workers compute them."""
 _STEALS = 4
@@ -61,8 +64,10 @@ class Dispatcher:
         """When to dispatch again if nothing happens before."""
         self._queue = PromptQueue(settings)
         self._held = Held()
-        self._divisible = 0
-        """Prompt tokens of the queue, long prompts counted less: what can be spread over workers."""
+        self._divisible_s = 0.0
+        """Seconds of the prompts in the queue beside iterations' bases: what can be spread over workers."""
+        self._arriving = Rate(over_s=_RATE_OVER_S)
+        """Such seconds, of all prompts that come in."""
         self._whole: deque[Ticket] = deque()
         """Requests that must not be split; they wait only while no worker is in rotation."""
         self._whole_tokens = 0
@@ -108,7 +113,11 @@ class Dispatcher:
             if ticket.hashes:
                 blocks = self.roster.prefixes.holders(ticket.hashes, now_s=now_s)
                 ticket.uncached -= ticket.cached(max(blocks.values(), default=0))
-            ticket.work_s = prompt_s(openings.first(1)[0].model, ticket.tokens, ticket.uncached)
+            pace = openings.first(1)[0].pace
+            ticket.work_s = prompt_s(pace.model, ticket.tokens, ticket.uncached)
+            beside_s = ticket.work_s - pace.base_s
+            ticket.spread_s = min(beside_s, pace.token_s * pace.budget * _SPREAD_SHARE)
+            self._arriving.add(beside_s, now_s)
         self._enqueue(ticket)
 
     def withdraw(self, ticket: Ticket) -> None:
@@ -275,10 +284,10 @@ class Dispatcher:
     def _fill(self, found: list[Assignment], now_s: float) -> None:
         """Give the workers that are open what is theirs of what waits."""
         self._release_aged(now_s)
-        level_s = self._level_s(now_s)
+        share_s = self._share_s(now_s)
         for account in self._held.accounts():
             while self._opens_s(account) <= now_s and (ticket := self._held.first(account)) is not None:
-                if not self._has_room(account, ticket, level_s):
+                if not self._has_room(account, ticket, share_s):
                     break
                 self._held.release(ticket)
                 self._send(found, ticket, account, now_s)
@@ -290,7 +299,7 @@ class Dispatcher:
                     return
                 self._send(found, ticket, opened, now_s)
                 continue
-            if not self._has_room(opened, ticket, level_s):
+            if not self._has_room(opened, ticket, share_s):
                 return
             chosen = self._best(ticket, opened, now_s)
             self._unqueue(ticket, served=True)
@@ -324,31 +333,33 @@ class Dispatcher:
                 best = account
         return best
 
-    def _level_s(self, now_s: float) -> float:
-        """Return when all workers would be free, if what waits were spread evenly over those that are free first."""
+    def _share_s(self, now_s: float) -> float:
+        """Return how much of what waits an open worker gets at least: seconds of prompts beside an iteration's base.
+
+        It is its part of what waits, and of what will come while its next iteration lasts, among the workers that will
+        be free by then. Less would waste iterations on few prompts, more would let it work while others are idle.
+        """
         openings = self.roster.openings
         if self._queue.count < 2 or not len(openings):
             return 0.0
-        count = 0
-        total_s = 0.0
-        for account in openings.first(_SPREAD_OVER):
-            free_s = max(now_s, account.free_s)
-            if count and total_s <= count * free_s:
-                break
-            if not count:
-                total_s = self._divisible * account.slowness * account.pace.token_s
-            count += 1
-            total_s += free_s
-        return total_s / count
+        pace = openings.first(1)[0].pace
+        each = self._arriving.rate(now_s) / len(openings)
+        most_s = pace.token_s * pace.budget
+        lasts_s = min(pace.base_s / (1.0 - each) if each < 1.0 else most_s, pace.base_s + most_s)
+        ends_s = now_s + lasts_s
+        free = sum(one.free_s <= ends_s for one in openings.first(_SPREAD_OVER))
+        if free == _SPREAD_OVER:
+            free = len(openings)
+        return (self._divisible_s + lasts_s * each * len(openings)) / max(1, free)
 
-    def _has_room(self, account: Account, ticket: Ticket, level_s: float) -> bool:
+    def _has_room(self, account: Account, ticket: Ticket, share_s: float) -> bool:
         """Tell whether a prompt still belongs to a worker's next iteration: the first always does."""
         batch = account.following
         if not batch.count:
             return True
         if batch.tokens + ticket.uncached > account.pace.budget:
             return False
-        return account.free_s + account.slowness * account.pace.token_s * ticket.uncached / 2 <= level_s
+        return account.free_s - account.batch_end_s - account.pace.base_s + ticket.spread_s / 2 <= share_s
 
     def _best(self, ticket: Ticket, account: Account, now_s: float) -> Account:
         """Return the open worker, or one for which it is better to wait: it has the prompt's beginning."""
@@ -410,12 +421,12 @@ class Dispatcher:
 
     def _enqueue(self, ticket: Ticket) -> None:
         self._queue.push(ticket)
-        self._divisible += min(ticket.uncached, _DIVISIBLE_TOKENS)
+        self._divisible_s += ticket.spread_s
 
     def _unqueue(self, ticket: Ticket, *, served: bool) -> None:
         if ticket.waits:
             self._queue.remove(ticket, served=served)
-            self._divisible -= min(ticket.uncached, _DIVISIBLE_TOKENS)
+            self._divisible_s = self._divisible_s - ticket.spread_s if self._queue.count else 0.0
 
     def _foresee(self, now_s: float) -> None:
         """Note when the next worker opens, if anything waits for it."""

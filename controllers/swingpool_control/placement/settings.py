@@ -30,7 +30,7 @@ class PlacementSettings:
 
     classes: tuple[RequestClass, ...] = (RequestClass(),)
     """At least one; the first is that of requests that name none."""
-    aging: float = 0.1
+    aging: float = 2.0
     """Seconds of predicted prompt time that a second of waiting outweighs."""
     most_queued_tokens: float = math.inf
     """Prompt tokens that may wait; a request that would go beyond is refused."""

@@ -26,6 +26,7 @@ class Ticket:
         "kind",
         "number",
         "serial",
+        "spread_s",
         "tenant",
         "tokens",
         "uncached",
@@ -60,6 +61,8 @@ class Ticket:
         """Tokens to compute on the worker that has most of its prefix."""
         self.work_s = 0.0
         """Predicted seconds of prefill there, alone."""
+        self.spread_s = 0.0
+        """Of those, what is beside an iteration's base; that of a long prompt counts in part."""
         self.key = 0.0
         """Its place in the order: the smallest goes first."""
         self.waits = False
