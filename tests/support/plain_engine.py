@@ -30,7 +30,7 @@ class PlainEngine:
         self.model = model
         self.limits = limits
         self.pool = BlockPool(limits.total_blocks)
-        self.counters = Counters()
+        self.counters = Counters(limits.prefix_caching)
         self._sequences: dict[str, Sequence] = {}
         self._waiting: deque[Sequence] = deque()
         self._preempted: deque[Sequence] = deque()

@@ -10,11 +10,11 @@ at least. Hence all but the last one miss a single token when an iteration begin
 chunks. Those that miss a single token are the group that decodes; an iteration costs no work for any one of them.
 """
 
-from collections import deque
-
 from swingpool_control.engine.cache import Cache
 from swingpool_control.engine.decoding import Decoding
+from swingpool_control.engine.link import Link
 from swingpool_control.engine.model import PerformanceModel
+from swingpool_control.engine.queues import Queues
 from swingpool_control.engine.sequence import Sequence
 from swingpool_control.engine.work import Counters, Iteration, Lease, Limits, Progress, Request, Token, Transfer
 
@@ -34,16 +34,13 @@ class BatchingEngine:
     def __init__(self, model: PerformanceModel, limits: Limits, *, counted: bool = False) -> None:
         self.model = model
         self.limits = limits
-        self.counters = Counters()
+        self._most = limits.max_sequences
+        self.counters = Counters(limits.prefix_caching)
         self._cache = Cache(limits, counted=counted)
         self.pool = self._cache.pool
         self._sequences: dict[str, Sequence] = {}
-        self._waiting: deque[Sequence] = deque()
-        self._preempted: deque[Sequence] = deque()
-        """Before all that wait, to be computed anew."""
+        self._queues = Queues()
         self._loading: dict[str, Sequence] = {}
-        self._loaded: deque[Sequence] = deque()
-        """Before all others: they hold all the blocks they need, so whoever waited before them might wait for ever."""
         self._running: dict[Sequence, None] = {}
         """The batch, in order."""
         self._decoding = Decoding(limits.block_size)
@@ -52,7 +49,7 @@ class BatchingEngine:
         """Those of the batch that miss more, or were let in just now, and their tokens in the present iteration."""
         self._under_way = False
         self._transfers: list[Transfer] = []
-        self._link_free_s = 0.0
+        self._link = Link(model)
 
     # What it knows
 
@@ -126,7 +123,7 @@ class BatchingEngine:
             )
         sequence = Sequence(request)
         self._sequences[request.id] = sequence
-        self._waiting.append(sequence)
+        self._queues.waiting.append(sequence)
 
     def abort(self, request_id: str) -> bool:
         """End a request now and free its blocks; False if there is none of that id."""
@@ -136,9 +133,7 @@ class BatchingEngine:
         if sequence.running:
             self._leave_batch(sequence)
         elif self._loading.pop(request_id, None) is None:
-            for queue in (self._loaded, self._preempted, self._waiting):
-                if sequence in queue:
-                    queue.remove(sequence)
+            self._queues.remove(sequence)
         self._cache.free(sequence)
         return True
 
@@ -149,7 +144,7 @@ class BatchingEngine:
             return
         sequence.transferred = sequence.prompt_tokens - sequence.cached
         self._cache.name(sequence)
-        self._loaded.append(sequence)
+        self._queues.loaded.append(sequence)
 
     def load_failed(self, request_id: str, *, recompute: bool) -> bool:
         """Tell that a request's KV cache cannot be had: compute the prompt here, or end the request.
@@ -163,8 +158,6 @@ class BatchingEngine:
                 self._restart(sequence)
             return False
         return self.abort(request_id)
-
-    # Leases
 
     def lease(self, request_id: str) -> Lease | None:
         """Return the lease on a finished request's blocks, or None if they were pulled or given up."""
@@ -193,7 +186,8 @@ class BatchingEngine:
 
         It may start transfers whether or not there is an iteration: see `take_transfers`.
         """
-        self.expire(now_s=now_s)
+        if now_s >= self._cache.leases.none_before_s:
+            self.expire(now_s=now_s)
         preemptions = self.counters.preemptions
         unfinished = self._computing
         self._computing = []
@@ -203,10 +197,9 @@ class BatchingEngine:
             budget -= self._go_on(sequence, budget)
         admitted: tuple[str, ...] = ()
         # Whoever was preempted must not come back at once into the space that was made.
-        if preemptions == self.counters.preemptions or not self._running:
-            queued = self._loaded or self._preempted or self._waiting
-            if queued and budget and len(self._running) < self.limits.max_sequences:
-                admitted = self._admit(budget, now_s)
+        roomy = preemptions == self.counters.preemptions or not self._running
+        if roomy and budget and len(self._running) < self._most and self._queues.next:
+            admitted = self._admit(budget, now_s)
         if not self._running:
             return None
         self._under_way = True
@@ -258,17 +251,16 @@ class BatchingEngine:
 
         They, and the one under way, give one token to each of the same sequences and end none.
         """
-        blocked = len(self._running) >= self.limits.max_sequences
-        queued = self._waiting or self._preempted or self._loaded
-        if self._computing or len(self._cache.leases) or (queued and not blocked):
+        blocked = len(self._running) >= self._most
+        if self._computing or len(self._cache.leases) or (self._queues.next and not blocked):
             return 0
         ahead = self._decoding.until_end() - 2
         return self._decoding.within(ahead, free_blocks=self.pool.free) if ahead > 0 else 0
 
     def following_s(self, count: int) -> float:
         """Return the duration of so many foreseen iterations, the one under way being the first."""
-        decoding = self._decoding
-        return self.model.decode_steps_s(steps=count, sequences=decoding.size, context_tokens=decoding.context_tokens)
+        batch = self._decoding
+        return self.model.decode_steps_s(steps=count, sequences=batch.size, context_tokens=batch.context_tokens)
 
     def repeat(self, times: int) -> None:
         """Account for so many of the iterations that were foreseen, the one under way being the first.
@@ -321,9 +313,10 @@ class BatchingEngine:
     def _admit(self, budget: int, now_s: float) -> tuple[str, ...]:
         """Let sequences into the batch in order, until one does not fit; return their requests."""
         admitted: list[str] = []
-        while budget and len(self._running) < self.limits.max_sequences:
-            queue = self._loaded or self._preempted or self._waiting
-            if not queue or (queue is not self._loaded and not self._cache.reserve(queue[0])):
+        queues = self._queues
+        while budget and len(self._running) < self._most:
+            queue = queues.next
+            if not queue or (queue is not queues.loaded and not self._cache.reserve(queue[0])):
                 break
             sequence = queue.popleft()
             if sequence.remote:
@@ -346,9 +339,7 @@ class BatchingEngine:
         sequence.computed = prompt - 1
         sequence.remote = False
         self._loading[sequence.request.id] = sequence
-        start_s = max(now_s, self._link_free_s)
-        self._link_free_s = start_s + self.model.transfer_s(tokens=tokens)
-        self._transfers.append(Transfer(sequence.request.id, tokens, self._link_free_s - now_s))
+        self._transfers.append(Transfer(sequence.request.id, tokens, self._link.start(tokens, now_s=now_s)))
 
     def _iteration(self, admitted: tuple[str, ...]) -> Iteration:
         decodes, decode_context = self._decoding.size, self._decoding.context_tokens
@@ -376,7 +367,7 @@ class BatchingEngine:
             self._computing.append((sequence, 0))
             return
         if not sequence.emitted:
-            self._count_prompt(sequence)
+            self.counters.prompt(sequence.prompt_tokens, sequence.cached, sequence.transferred)
             progress.firsts.append(sequence.request.id)
         else:
             progress.resumed_s.append(sequence.last_s)
@@ -387,16 +378,6 @@ class BatchingEngine:
         self._leave_batch(sequence)
         self._finish(sequence, now_s)
         progress.ended.append(sequence.request.id)
-
-    def _count_prompt(self, sequence: Sequence) -> None:
-        """Count a prompt once, when its first token is there."""
-        prompt, counters = sequence.prompt_tokens, self.counters
-        counters.local_cache_tokens += sequence.cached
-        counters.transferred_tokens += sequence.transferred
-        counters.local_compute_tokens += prompt - sequence.cached - sequence.transferred
-        if self.limits.prefix_caching:
-            counters.prefix_queries += prompt
-            counters.prefix_hits += sequence.cached
 
     def _leave_batch(self, sequence: Sequence) -> None:
         sequence.running = False
@@ -416,4 +397,4 @@ class BatchingEngine:
         """Put a sequence back before all that wait, to be computed from the start."""
         self._cache.free(sequence)
         sequence.computed = 0
-        self._preempted.appendleft(sequence)
+        self._queues.preempted.appendleft(sequence)

@@ -17,7 +17,7 @@ class Leases:
         self._lease_s = lease_s
         self._by_request: OrderedDict[str, Lease] = OrderedDict()
         self._latest_s = -math.inf
-        self._none_before_s = math.inf
+        self.none_before_s = math.inf
         """No lease ends before."""
 
     def __len__(self) -> int:
@@ -39,7 +39,7 @@ class Leases:
         # A clock that steps back by a moment must not bring them out of their order.
         self._latest_s = max(self._latest_s, now_s + self._lease_s)
         if not self._by_request:
-            self._none_before_s = self._latest_s
+            self.none_before_s = self._latest_s
         self._by_request[request_id] = Lease(held, blocks, tokens, self._latest_s)
 
     def renew(self, request_id: str, *, now_s: float) -> bool:
@@ -57,13 +57,13 @@ class Leases:
 
     def expired(self, *, now_s: float) -> list[str]:
         """Return the requests whose leases have ended and are to be popped."""
-        if now_s < self._none_before_s:
+        if now_s < self.none_before_s:
             return []
         found: list[str] = []
-        self._none_before_s = math.inf
+        self.none_before_s = math.inf
         for request_id, lease in self._by_request.items():
             if lease.expires_s > now_s:
-                self._none_before_s = lease.expires_s
+                self.none_before_s = lease.expires_s
                 break
             found.append(request_id)
         return found

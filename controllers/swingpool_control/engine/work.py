@@ -136,6 +136,8 @@ class Lease(NamedTuple):
 class Counters:
     """Totals since the engine was made."""
 
+    prefix_caching: bool = True
+    """Whether prefixes are sought at all."""
     local_compute_tokens: int = 0
     """Prompt tokens computed here."""
     local_cache_tokens: int = 0
@@ -146,3 +148,12 @@ class Counters:
     prefix_hits: int = 0
     preemptions: int = 0
     expired_leases: int = 0
+
+    def prompt(self, tokens: int, cached: int, transferred: int) -> None:
+        """Count a prompt, when its first token is there."""
+        self.local_cache_tokens += cached
+        self.transferred_tokens += transferred
+        self.local_compute_tokens += tokens - cached - transferred
+        if self.prefix_caching:
+            self.prefix_queries += tokens
+            self.prefix_hits += cached

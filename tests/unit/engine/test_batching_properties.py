@@ -260,7 +260,7 @@ class Compared(BatchingEngine):
             assert self.plain.lease(request_id) == self.lease(request_id), "its blocks have the same names"
 
 
-@settings(max_examples=200)
+@settings(max_examples=100, deadline=None)
 @given(bounds=limits, todo=plans)
 def test_it_does_for_a_group_what_is_done_for_one_after_the_other(bounds: Limits, todo: list[Plan]) -> None:
     harness(bounds, todo, Compared(bounds)).run()
