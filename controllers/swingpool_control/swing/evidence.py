@@ -1,18 +1,26 @@
 """What speaks for moving workers, gathered over observations: much evidence acts at once, little must last.
 
-Each observation adds what the move would save, in share of requests times seconds, less a drift. So a plain step is
-acted on at its second observation, a slight advantage after half a minute of it, and noise around nothing never.
-After a move the way back needs more for a while: what sends workers to and fro must be a load that really turns.
+It is a one-sided cumulative sum, one for each role that could gain: an observation in which a move would save adds to
+it, one in which it would cost takes away, and it never falls below nothing. It grows with the square of the saving: a
+plain step is acted on at its second observation, a slight advantage after minutes, and noise around a split that is
+good never, since there a move mostly costs. After a move the way back needs more for a while: what sends workers to and
+fro must be a load that really turns.
 """
 
 import math
 from dataclasses import dataclass
 
-LEAST_SAVING = 0.1
-"""Share of requests that a move must save to speak for itself at all."""
+SCALE = 5.0
+"""Saving, as a share of requests, of which a second is worth as much evidence."""
 
-NEEDED = 1.0
-"""Share of requests times seconds."""
+NEEDED = 8.0
+"""Evidence that moves workers."""
+
+MOST = 20.0
+"""Evidence that one observation gives or takes at most."""
+
+LEAST_SAVING = 0.05
+"""Share of requests that a move must save to speak for itself at all."""
 
 OBSERVATIONS = 2
 """How many observations in a row must speak for a move, however plain."""
@@ -20,7 +28,7 @@ OBSERVATIONS = 2
 LONGEST_S = 2.0
 """What one observation counts for at most."""
 
-REVERSAL = 9.0
+REVERSAL = 3.0
 """How many times more the way back needs right after a move, beyond what any move needs."""
 
 REVERSAL_S = 300.0
@@ -31,42 +39,32 @@ REVERSAL_S = 300.0
 class Evidence:
     """What speaks for giving workers to one role."""
 
-    to_role: str = ""
+    to_role: str
     workers: int = 0
     """How many, as far as the last two observations agree."""
     gathered: float = 0.0
     observations: int = 0
-    """In a row."""
-    at_unix_s: float | None = None
-
-    def used(self) -> "Evidence":
-        """Return what is left once it was acted on: nothing but its time."""
-        return Evidence(at_unix_s=self.at_unix_s)
+    """In a row that speak for it."""
 
 
-def gather(before: Evidence, *, to_role: str, workers: int, saving: float, at_unix_s: float) -> Evidence:
+def gather(before: Evidence, *, workers: int, saving: float, past_s: float) -> Evidence:
     """Return the evidence after one more observation.
 
     Args:
         before: what was gathered.
-        to_role: the role that would gain.
-        workers: how many would move; 0 for none.
-        saving: share of requests that would no longer be late.
-        at_unix_s: when it was observed.
+        workers: how many would move; 0 if that is not worth it.
+        saving: share of requests that would no longer be late; negative if more would be.
+        past_s: since the observation before.
     """
-    past_s = 1.0 if before.at_unix_s is None else min(LONGEST_S, max(0.0, at_unix_s - before.at_unix_s))
-    weight = (saving - LEAST_SAVING) * past_s
-    if workers == 0 or weight <= 0:
-        rest = max(0.0, before.gathered - LEAST_SAVING * past_s)
-        return Evidence(to_role=before.to_role if rest else "", gathered=rest, at_unix_s=at_unix_s)
-    if before.to_role not in ("", to_role):
-        return Evidence(to_role=to_role, workers=workers, gathered=weight, observations=1, at_unix_s=at_unix_s)
+    weight = saving * abs(saving) / SCALE * min(LONGEST_S, max(0.0, past_s))
+    gathered = max(0.0, before.gathered + max(-MOST, min(MOST, weight)))
+    if workers == 0 or saving < LEAST_SAVING:
+        return Evidence(to_role=before.to_role, gathered=min(gathered, before.gathered))
     return Evidence(
-        to_role=to_role,
+        to_role=before.to_role,
         workers=min(workers, before.workers) if before.observations else workers,
-        gathered=before.gathered + weight,
+        gathered=gathered,
         observations=before.observations + 1,
-        at_unix_s=at_unix_s,
     )
 
 

@@ -15,8 +15,9 @@ from swingpool_control.sizing.capacity import Capacity
 HORIZON_S = 5.0
 """How far ahead loads are predicted: about what it takes until a flip has worked."""
 
-HOT = 2.0
-"""Times its capacity that one worker's sequences count at most; more on one worker is skew, not load."""
+HOT = 1.5
+"""Times what half of the workers of its role hold, in shares of their capacities, that one worker's sequences count at
+most, unless it is within its capacity: more on one worker is skew, not load."""
 
 STARVED = 1e6
 """Load of a role that is asked for something and has no worker."""
@@ -54,9 +55,11 @@ class Asked:
     queued_tokens: float
     """Prompt tokens that wait in the router for whichever worker is free first."""
     output_tokens_per_s: float
-    """Tokens per second that arriving requests ask for; 0 while nothing is known of their answers' lengths."""
-    queued_sequences: float
-    """Requests in the router that will generate."""
+    """Tokens per second that are generated, or that arriving requests ask for if that is more."""
+    sequences: float
+    """Requests that generate or are about to, but for what a hot worker holds beyond others (`counted_sequences`)."""
+    kv_tokens: float
+    """KV cache that they hold."""
     growth_per_s: float
     """Sequences per second by which decode grows for certain; 0 or more."""
     ttft_s: float
@@ -77,30 +80,40 @@ def load(role: str, seats: Sequence[Seat], asked: Asked) -> float:
 
 
 def prefill_load(seats: Sequence[Seat], asked: Asked) -> float:
-    """Return the greater of prompt tokens asked over computed, and the wait at the horizon over what is allowed."""
+    """Return prompt tokens over those that are computed, counting among them a backlog that would make prompts late.
+
+    Of what waits only that counts which the next prompt would wait for too long for, and it shall be worked off within
+    the horizon: a clump of prompts that passes by itself is no shortage.
+    """
     rate = sum(seat.capacity.prefill_tokens_per_s for seat in seats)
     if rate <= 0:
-        held = sum(seat.waiting_tokens for seat in seats)
-        return STARVED if asked.prompt_tokens_per_s + asked.queued_tokens + held > 0 else 0.0
-    busy = asked.prompt_tokens_per_s / rate
-    wait_s = _level(
-        [(seat.waiting_tokens, seat.capacity.prefill_tokens_per_s) for seat in seats], asked.queued_tokens
-    ) + HORIZON_S * max(0.0, busy - 1.0)
-    return max(busy, wait_s / max(asked.ttft_s, 1e-9))
+        return STARVED if asked.prompt_tokens_per_s + asked.queued_tokens > 0 else 0.0
+    holding = [(seat.waiting_tokens, seat.capacity.prefill_tokens_per_s) for seat in seats]
+    wait_s = _level(holding, asked.queued_tokens)
+    return asked.prompt_tokens_per_s / rate + max(0.0, wait_s - asked.ttft_s) / HORIZON_S
 
 
 def decode_load(seats: Sequence[Seat], asked: Asked) -> float:
-    """Return the greatest of tokens, sequences and KV cache asked over what the workers do within the objectives."""
+    """Return the greatest of tokens, sequences and KV cache asked over what the workers do within the objectives.
+
+    What a worker holds that leaves the role stays work of the role: it is generated to its end, wherever.
+    """
+    coming = asked.sequences + HORIZON_S * asked.growth_per_s
     able = sum(seat.capacity.decode_sequences for seat in seats)
-    now = sum(min(seat.sequences, HOT * seat.capacity.decode_sequences) for seat in seats) + asked.queued_sequences
-    coming = now + HORIZON_S * asked.growth_per_s
     if able <= 0:
         return STARVED if coming + asked.output_tokens_per_s > 0 else 0.0
     rate = sum(seat.capacity.decode_tokens_per_s for seat in seats)
-    tokens_per_s = max(asked.output_tokens_per_s, sum(seat.tokens_per_s for seat in seats))
     room = sum(seat.capacity.kv_tokens for seat in seats)
-    kv = sum(min(seat.kv_tokens, HOT * seat.capacity.kv_tokens) for seat in seats)
-    return max(tokens_per_s / max(rate, 1e-9), coming / able, kv / max(room, 1e-9))
+    return max(asked.output_tokens_per_s / max(rate, 1e-9), coming / able, asked.kv_tokens / max(room, 1e-9))
+
+
+def counted_sequences(seats: Sequence[Seat]) -> float:
+    """Return the sequences that decode workers hold, less what a hot worker holds beyond what others do."""
+    fills = sorted(seat.sequences / seat.capacity.decode_sequences for seat in seats)
+    if not fills:
+        return 0.0
+    most = max(1.0, HOT * fills[(len(fills) - 1) // 2])
+    return sum(min(seat.sequences, most * seat.capacity.decode_sequences) for seat in seats)
 
 
 def own_load(role: str, seat: Seat, asked: Asked) -> float:
@@ -121,8 +134,8 @@ def late(x: float) -> float:
     return math.exp(_STEEP * (x - 1.0)) if x <= 1.0 else 1.0 + _STEEP * (x - 1.0)
 
 
-_STEEP = 12.0
-"""At a load of 0.8 about a tenth are late, at 0.7 a fortieth."""
+_STEEP = 8.0
+"""At a load of 0.8 a fifth are late, at 0.6 a twenty-fifth."""
 
 
 def _level(workers: Sequence[tuple[float, float]], tokens: float) -> float:

@@ -27,14 +27,18 @@ class PendingPatch:
 class SwingMemory:
     """Memory of the swing loop. Losing it is safe: everything that must survive stands on pods and in the status."""
 
-    demands: tuple[Demand, ...] = ()
-    """What the last two different observations showed, oldest first; none after one that was unknown."""
+    demand: Demand | None = None
+    """What the newest observation showed; None after one that was unknown."""
     shape: Shape = DEFAULT_SHAPE
     """Lengths of the requests that were seen last."""
     totals: tuple[Totals, ...] = ()
     """What had arrived at each observation of the last seconds."""
-    evidence: Evidence = field(default_factory=Evidence)
-    """What speaks for moving workers."""
+    decoding: tuple[float, float] | None = None
+    """When decode was looked at last, by the router's clock, and the sequences that it held."""
+    evidence: tuple[Evidence, ...] = ()
+    """What speaks for giving workers to either role."""
+    weighed_unix_s: float | None = None
+    """When the router saw what was weighed last."""
     flips: tuple[FlipRecord, ...] = ()
     """Newest first."""
     pending: tuple[PendingPatch, ...] = ()

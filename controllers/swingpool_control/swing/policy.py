@@ -1,7 +1,7 @@
 """From a view to the figures on which `roles` decides, and to the workers that it may move."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from swingpool_control import names
@@ -17,7 +17,7 @@ from swingpool_control.sizing.demand import Demand
 from swingpool_control.swing import evidence, flip, rates, records, roles
 from swingpool_control.swing.evidence import Evidence
 from swingpool_control.swing.guards import ROLES, observed, other
-from swingpool_control.swing.load import Asked, Seat
+from swingpool_control.swing.load import HOT, Asked, Seat, counted_sequences
 from swingpool_control.swing.memory import SwingMemory
 from swingpool_control.swing.rescue import held
 from swingpool_control.view import ClusterView, WorkerView
@@ -25,17 +25,26 @@ from swingpool_control.view import ClusterView, WorkerView
 CERTAIN = 2.0
 """Standard deviations of chance by which decode must grow for it to count as growth."""
 
+FIRST_S = 1.0
+"""What the first observation counts for."""
+
+Options = Mapping[str, roles.Option]
+"""The best way to give workers to a role, by role."""
+
+LEAST_S, LONGEST_S = 0.5, 5.0
+"""Between the observations by which growth is judged."""
+
 
 def remember(view: ClusterView, memory: SwingMemory, *, now_unix_s: float) -> tuple[SwingMemory, Unknown | None]:
     """Return the memory with the newest observation in it, and why there is none if there is none."""
     seen = demand.observe(view, now_unix_s=now_unix_s, last_shape=memory.shape)
     if isinstance(seen, Unknown):
-        return replace(memory, demands=(), totals=(), evidence=Evidence()), seen
+        return replace(memory, demand=None, totals=(), decoding=None, evidence=(), weighed_unix_s=None), seen
     totals = () if isinstance(view.router, Unknown) else rates.follow(memory.totals, view.router)
     memory = replace(memory, shape=seen.shape, totals=totals, router_seen_unix_s=now_unix_s)
-    if memory.demands and seen.at_unix_s <= memory.demands[-1].at_unix_s:
+    if memory.demand is not None and seen.at_unix_s <= memory.demand.at_unix_s:
         return memory, None
-    return replace(memory, demands=(*memory.demands[-1:], seen)), None
+    return replace(memory, demand=seen), None
 
 
 def swing_workers(view: ClusterView) -> tuple[WorkerView, ...]:
@@ -49,10 +58,10 @@ def swing_pools(view: ClusterView) -> frozenset[str]:
     return frozenset(pool.name for pool in view.spec.pools if pool.role is PoolRole.SWING)
 
 
-def propose(
+def weigh(
     view: ClusterView, memory: SwingMemory, serving: Mapping[str, frozenset[str]], *, now_unix_s: float
-) -> roles.Proposal | Unknown:
-    """Return what the newest observation speaks for, or why nothing can be said.
+) -> tuple[SwingMemory, Options | Unknown]:
+    """Return what the newest observation speaks for, or why it says nothing, and the memory with that as evidence.
 
     Args:
         view: the cluster.
@@ -60,46 +69,56 @@ def propose(
         serving: uids of the workers that serve for certain, by role.
         now_unix_s: the time.
     """
-    if not memory.demands:
-        return Unknown("nothing was observed yet")
-    able = _capacities(view, memory.demands[-1])
+    seen = memory.demand
+    if seen is None:
+        return memory, Unknown("nothing was observed yet")
+    able = _capacities(view, seen)
     if isinstance(able, Unknown):
-        return able
+        return memory, able
     seats = tuple(
         seat
         for worker in view.workers
         if worker.pool in able
         and (seat := _seat(view, memory, serving, worker, able[worker.pool], now_unix_s=now_unix_s)) is not None
     )
-    dead_band = view.spec.scaling.stabilization.dead_band_percent / 100
-    return roles.decide(seats, _asked(view, memory), dead_band=dead_band)
-
-
-def weigh(memory: SwingMemory, proposal: roles.Proposal) -> SwingMemory:
-    """Return the memory with what the newest observation speaks for added to the evidence, once for each."""
-    at_unix_s = memory.demands[-1].at_unix_s
-    if memory.evidence.at_unix_s is not None and at_unix_s <= memory.evidence.at_unix_s:
-        return memory
-    gathered = evidence.gather(
-        memory.evidence,
-        to_role=proposal.to_role,
-        workers=len(proposal.uids),
-        saving=proposal.saving,
-        at_unix_s=at_unix_s,
+    decoders = [seat for seat in seats if seat.role == names.ROLE_DECODE]
+    decoding = seen.at_unix_s, counted_sequences(decoders)
+    growth_per_s = _growth_per_s(memory.decoding, decoding, seen.requests_per_s)
+    options = roles.decide(
+        seats,
+        _asked(view, memory, seen, decoders, growth_per_s=growth_per_s),
+        dead_band=view.spec.scaling.stabilization.dead_band_percent / 100,
     )
-    return replace(memory, evidence=gathered)
+    before_unix_s = memory.weighed_unix_s
+    if before_unix_s is not None and seen.at_unix_s <= before_unix_s:
+        return memory, options
+    past_s = FIRST_S if before_unix_s is None else seen.at_unix_s - before_unix_s
+    return replace(
+        memory,
+        decoding=decoding,
+        weighed_unix_s=seen.at_unix_s,
+        evidence=tuple(_gather(memory.evidence, role, options.get(role), past_s=past_s) for role in ROLES),
+    ), options
 
 
-def moves(memory: SwingMemory, proposal: roles.Proposal, *, now_unix_s: float) -> tuple[roles.Move, ...]:
+def moves(memory: SwingMemory, options: Options, *, now_unix_s: float) -> tuple[roles.Move, ...]:
     """Return the workers that should change their role now: those of which observations have shown enough."""
-    gathered = memory.evidence
-    if not proposal.uids or gathered.to_role != proposal.to_role:
-        return ()
-    since_s = now_unix_s - _last_flip_unix_s(memory.flips, other(proposal.to_role))
-    if not evidence.is_enough(gathered, since_reverse_s=since_s):
-        return ()
-    chosen = proposal.uids[: gathered.workers]
-    return tuple(roles.Move(uid=uid, to_role=proposal.to_role, reason=proposal.reason) for uid in chosen)
+    for gathered in sorted(memory.evidence, key=lambda one: one.gathered, reverse=True):
+        option = options.get(gathered.to_role)
+        since_s = now_unix_s - _last_flip_unix_s(memory.flips, other(gathered.to_role))
+        if option is not None and option.worthwhile and evidence.is_enough(gathered, since_reverse_s=since_s):
+            chosen = option.uids[: gathered.workers]
+            return tuple(roles.Move(uid=uid, to_role=option.to_role, reason=option.reason) for uid in chosen)
+    return ()
+
+
+def _gather(known: tuple[Evidence, ...], role: str, option: roles.Option | None, *, past_s: float) -> Evidence:
+    before = next((one for one in known if one.to_role == role), Evidence(to_role=role))
+    if option is None:
+        return Evidence(to_role=role)
+    return evidence.gather(
+        before, workers=len(option.uids) if option.worthwhile else 0, saving=option.saving, past_s=past_s
+    )
 
 
 def _last_flip_unix_s(flips: tuple[FlipRecord, ...], to_role: str) -> float:
@@ -107,8 +126,9 @@ def _last_flip_unix_s(flips: tuple[FlipRecord, ...], to_role: str) -> float:
     return max(times, default=-math.inf)
 
 
-def _asked(view: ClusterView, memory: SwingMemory) -> Asked:
-    now = memory.demands[-1]
+def _asked(
+    view: ClusterView, memory: SwingMemory, now: Demand, decoders: Sequence[Seat], *, growth_per_s: float
+) -> Asked:
     bound = sum(sight.pending_prefill_tokens for sight in observed(view).values())
     queued, cached, spread = 0, 0.0, 2.0
     if not isinstance(view.router, Unknown):
@@ -119,12 +139,16 @@ def _asked(view: ClusterView, memory: SwingMemory) -> Asked:
         prompt_tokens_per_s=now.prompt_tokens_per_s,
         spread=spread,
     )
+    generated = sum(min(seat.tokens_per_s, seat.capacity.decode_tokens_per_s * HOT) for seat in decoders)
+    # While the load turns, the lengths of answers are still those of what is over.
+    wanted = 0.0 if arriving.turned else arriving.requests_per_s * now.shape.osl_tokens
     return Asked(
         prompt_tokens_per_s=arriving.prompt_tokens_per_s * (1.0 - cached),
         queued_tokens=max(0.0, now.pending_tokens - bound),
-        output_tokens_per_s=0.0 if arriving.turned else arriving.requests_per_s * now.shape.osl_tokens,
-        queued_sequences=queued,
-        growth_per_s=_growth_per_s(memory.demands),
+        output_tokens_per_s=max(generated, wanted),
+        sequences=counted_sequences(decoders) + queued,
+        kv_tokens=sum(min(seat.kv_tokens, seat.capacity.kv_tokens) for seat in decoders),
+        growth_per_s=growth_per_s,
         ttft_s=objectives.mean_ttft_s(view.spec.objectives),
         cached_share=cached,
     )
@@ -138,14 +162,19 @@ def _cached_share(router: RouterObservation) -> float:
     return min(1.0, max(0.0, cached / arriving))
 
 
-def _growth_per_s(demands: tuple[Demand, ...]) -> float:
-    """Sequences per second by which decode grows, beyond what chance explains of a load that stays."""
-    if len(demands) < 2:
+def _growth_per_s(before: tuple[float, float] | None, now: tuple[float, float], requests_per_s: float) -> float:
+    """Sequences per second by which decode grows, beyond what chance explains of a load that stays.
+
+    Args:
+        before: time and sequences of the observation before.
+        now: of the newest.
+        requests_per_s: what arrives.
+    """
+    past_s = 0.0 if before is None else now[0] - before[0]
+    if before is None or past_s < LEAST_S or past_s > LONGEST_S:
         return 0.0
-    before, now = demands[-2:]
-    past_s = max(now.at_unix_s - before.at_unix_s, 1e-3)
-    growth = (now.sequences - before.sequences) / past_s
-    chance = CERTAIN * math.sqrt(2.0 * max(now.requests_per_s, growth, 0.0) / past_s)
+    growth = (now[1] - before[1]) / past_s
+    chance = CERTAIN * math.sqrt(2.0 * max(requests_per_s, growth, 0.0) / past_s)
     return max(0.0, growth - chance)
 
 

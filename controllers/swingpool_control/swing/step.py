@@ -120,10 +120,9 @@ class _Step:
         """Ask for the best split, and act on it once observations have shown enough."""
         if self.blind is not None:
             return self.blind
-        found = policy.propose(self.view, self.memory, now, now_unix_s=self.now_unix_s)
+        self.memory, found = policy.weigh(self.view, self.memory, now, now_unix_s=self.now_unix_s)
         if isinstance(found, Unknown):
             return found
-        self.memory = policy.weigh(self.memory, found)
         return policy.moves(self.memory, found, now_unix_s=self.now_unix_s)
 
     def _rescue(
@@ -164,7 +163,7 @@ class _Step:
             message = f"{worker.pod}: {worker.role} to {move.to_role}: {move.reason}"
             self.actions.append(EmitEvent(type="Normal", reason="FlipDecided", message=message))
             begun.append(move)
-        self.memory = replace(self.memory, evidence=self.memory.evidence.used())
+        self.memory = replace(self.memory, evidence=())
         return f"flip {self._describe(tuple(begun))}" if begun else "hold: the last ready worker of a role stays"
 
     def _supersede(self, worker: WorkerView) -> None:

@@ -150,14 +150,14 @@ def test_recommend_only_says_what_it_would_do() -> None:
 def test_a_new_manager_carries_on_with_flips_that_it_finds() -> None:
     loop = Loop(Fleet(spec()))
     loop.phase(None, 3)
-    for _ in range(40):
-        loop.fleet.arrive(1800, 24)
-    loop.period(None)
-    loop.phase(PROMPT_HEAVY, 3)
-    assert loop.fleet.roles() == ["prefill", "prefill"]
+    for _ in range(10):
+        loop.period(PROMPT_HEAVY)
+        if loop.fleet.roles() != ["decode", "decode"]:
+            break
     loop.fleet.status = InferenceClusterStatus()
     loop.memory = SwingMemory()
-    loop.phase(PROMPT_HEAVY, 5)
+    loop.phase(PROMPT_HEAVY, 8)
+    assert loop.fleet.roles() == ["prefill", "prefill"]
     assert [flip.outcome for flip in loop.memory.flips] == ["Serving", "Serving"]
     assert all(not pod.flip for pod in loop.fleet.pods)
 
