@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import nnls
 
+from swingpool_control.engine import prefill_shape
+from swingpool_control.engine.curve import Curve
 from swingpool_control.engine.linear import StepCost
 from swingpool_control.engine.measured.point import Measurement, MeasurementError, Phase
 
@@ -41,14 +43,18 @@ class Knees:
     sequences: float | None = None
 
 
-def fit(points: Sequence[Measurement], *, max_batched_tokens: int) -> StepCost:
+def fit(
+    points: Sequence[Measurement], *, max_batched_tokens: int, first_principles: StepCost | None = None
+) -> StepCost:
     """Return the coefficients that come closest to measured times.
 
-    A knee is taken in only if it pays for its two coefficients by the Bayesian information criterion.
+    A knee is taken in only if it pays for its two coefficients by the Bayesian information criterion. With first
+    principles, prefill may follow their shape instead; see `prefill_shape`.
 
     Args:
         points: prefill and decode measurements, three or more of each; mixed ones too, if there are any.
         max_batched_tokens: the engine's token budget per iteration when it was measured; longer prompts were chunked.
+        first_principles: the roofline's coefficients, if model and accelerator are known.
 
     Raises:
         MeasurementError: there are too few points of a phase, or a mixed one does not fit into one iteration.
@@ -77,7 +83,15 @@ def fit(points: Sequence[Measurement], *, max_batched_tokens: int) -> StepCost:
         gain = len(own) * math.log(_loss(own, best, knees, max_batched_tokens) / loss)
         if gain > 2 * math.log(len(own)):
             knees, best = with_knee, solved
-    return _step_cost(best, knees)
+    return _shaped(_step_cost(best, knees), points, max_batched_tokens, first_principles)
+
+
+def _shaped(free: StepCost, points: Sequence[Measurement], budget: int, first_principles: StepCost | None) -> StepCost:
+    """Return the coefficients by the shape of first principles, if that explains prefill better."""
+    prefills = [point for point in points if point.phase is Phase.PREFILL]
+    if first_principles is None or any(point.computed_tokens > budget for point in prefills):
+        return free
+    return prefill_shape.best(prefill_shape.prompts(prefills), free, first_principles)
 
 
 def predict(step: StepCost, points: Sequence[Measurement], *, max_batched_tokens: int) -> Array:
@@ -98,7 +112,15 @@ def predict(step: StepCost, points: Sequence[Measurement], *, max_batched_tokens
             step.over_sequence_s,
         ]
     )
-    return np.asarray(_design(points, knees, max_batched_tokens) @ coefficients, dtype=np.float64)
+    seconds = np.asarray(_design(points, knees, max_batched_tokens) @ coefficients, dtype=np.float64)
+    if step.prefill_curve is not None:
+        seconds += np.array([_curve_s(step.prefill_curve, point, max_batched_tokens) for point in points])
+    return seconds
+
+
+def _curve_s(curve: Curve, point: Measurement, budget: int) -> float:
+    full, rest = divmod(point.computed_tokens, budget)
+    return full * curve.at(budget) + curve.at(rest)
 
 
 def relative_errors(step: StepCost, points: Sequence[Measurement], *, max_batched_tokens: int) -> Array:

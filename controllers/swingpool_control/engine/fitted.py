@@ -1,16 +1,19 @@
 """A whole profile from measurements: coefficients, range, held-out error, and what the measurements do not tell."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
 from swingpool_control.engine.fit import fit
 from swingpool_control.engine.held_out import fit_error, fitted_range, random_halves
+from swingpool_control.engine.linear import StepCost
 from swingpool_control.engine.measured.point import MeasuredSet, MeasurementError
 from swingpool_control.engine.profile import (
+    FORMAT,
     Accelerator,
     KVCache,
     Layout,
+    Power,
     Profile,
     Provenance,
     Step,
@@ -44,6 +47,9 @@ class Described:
     licence: str | None = None
     assumed: tuple[str, ...] = ()
     """Which of all these nobody measured, in words."""
+    first_principles: StepCost | None = None
+    """The roofline's coefficients, if model and accelerator are known: then prefill may follow their shape."""
+    power: Power | None = None
 
 
 def profile(measured: MeasuredSet, described: Described, *, rng: np.random.Generator) -> Profile:
@@ -67,10 +73,11 @@ def profile(measured: MeasuredSet, described: Described, *, rng: np.random.Gener
         if not value:
             raise MeasurementError(f"{measured.name}: does not tell {what}; say it with {option}")
     budget = described.max_batched_tokens or measured.max_batched_tokens
-    step = fit(measured.points, max_batched_tokens=budget)
-    errors = random_halves(measured, halves=HALVES, rng=rng, max_batched_tokens=budget)
+    roofline = described.first_principles
+    step = fit(measured.points, max_batched_tokens=budget, first_principles=roofline)
+    errors = random_halves(measured, halves=HALVES, rng=rng, max_batched_tokens=budget, first_principles=roofline)
     return Profile(
-        format="swingpool-profile/v1",
+        format=FORMAT,
         name=described.name,
         summary=described.summary or f"{described.models[0]} on {described.products[0]}, fitted to measurements",
         models=list(described.models),
@@ -82,10 +89,11 @@ def profile(measured: MeasuredSet, described: Described, *, rng: np.random.Gener
             max_batched_tokens=budget,
             max_sequences=described.max_sequences or measured.max_sequences,
         ),
-        step=Step(**{name: float(f"{value:.5g}") for name, value in asdict(step).items()}),
+        step=Step.of(step),
         kv=KVCache(capacity_tokens=capacity or 0, bytes_per_token=described.kv_bytes_per_token),
         transfer=Transfer(bytes_per_s=described.link_bytes_per_s, latency_s=described.link_latency_s),
         startup_s=described.startup_s,
+        power=described.power,
         provenance=Provenance(
             source=source,
             licence=licence,
@@ -96,6 +104,7 @@ def profile(measured: MeasuredSet, described: Described, *, rng: np.random.Gener
             notes=[
                 f"Fitted to the set {measured.name}",
                 f"Errors are held out: fitted on {HALVES} random halves, tested on the others",
+                *(["Prefill follows a curve through what was measured"] if step.prefill_curve else []),
                 *measured.notes,
                 *(f"Assumed: {what}" for what in described.assumed),
             ],

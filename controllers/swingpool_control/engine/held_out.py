@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from swingpool_control.engine.fit import FEWEST_POINTS, Array, fit, relative_errors
+from swingpool_control.engine.linear import StepCost
 from swingpool_control.engine.measured.point import MeasuredSet, Measurement, MeasurementError, Phase
 from swingpool_control.engine.profile import FitError, Range
 
@@ -25,7 +26,12 @@ class Errors:
 
 
 def random_halves(
-    measured: MeasuredSet, *, halves: int, rng: np.random.Generator, max_batched_tokens: int | None = None
+    measured: MeasuredSet,
+    *,
+    halves: int,
+    rng: np.random.Generator,
+    max_batched_tokens: int | None = None,
+    first_principles: StepCost | None = None,
 ) -> Mapping[Phase, Errors]:
     """Return the held-out errors of each phase over random halves; each split is used both ways.
 
@@ -34,6 +40,7 @@ def random_halves(
         halves: how many halves are fitted.
         rng: where the splits come from.
         max_batched_tokens: the token budget per iteration, if not the set's.
+        first_principles: the roofline's coefficients, if model and accelerator are known.
 
     Raises:
         MeasurementError: there are too few measurements to halve.
@@ -45,11 +52,11 @@ def random_halves(
         if number % 2 == 0:
             first, second = _split(measured, rng)
         learnt, unseen = (first, second) if number % 2 == 0 else (second, first)
-        _test(learnt, unseen, max_batched_tokens or measured.max_batched_tokens, found)
+        _test(learnt, unseen, max_batched_tokens or measured.max_batched_tokens, first_principles, found)
     return _summary(measured, found)
 
 
-def every_second(measured: MeasuredSet) -> Mapping[Phase, Errors]:
+def every_second(measured: MeasuredSet, *, first_principles: StepCost | None = None) -> Mapping[Phase, Errors]:
     """Return the errors at every second measurement of each phase, by time, of a fit to those between and the first."""
     learnt: list[Measurement] = []
     unseen: list[Measurement] = []
@@ -58,8 +65,17 @@ def every_second(measured: MeasuredSet) -> Mapping[Phase, Errors]:
         learnt += ordered[::2]
         unseen += ordered[1::2]
     found: dict[Phase, list[Array]] = defaultdict(list)
-    _test(learnt, unseen, measured.max_batched_tokens, found)
+    _test(learnt, unseen, measured.max_batched_tokens, first_principles, found)
     return _summary(measured, found)
+
+
+def all_but_one(measured: MeasuredSet, *, phase: Phase, first_principles: StepCost | None = None) -> Errors:
+    """Return the errors at each measurement of a phase of a fit to all others: the least that their scatter allows."""
+    found: dict[Phase, list[Array]] = defaultdict(list)
+    for left_out in measured.of(phase):
+        learnt = [point for point in measured.points if point is not left_out]
+        _test(learnt, [left_out], measured.max_batched_tokens, first_principles, found)
+    return _summary(measured, found)[phase]
 
 
 def fit_error(errors: Mapping[Phase, Errors]) -> FitError:
@@ -102,8 +118,14 @@ def _split(measured: MeasuredSet, rng: np.random.Generator) -> tuple[list[Measur
     return first, second
 
 
-def _test(learnt: list[Measurement], unseen: list[Measurement], budget: int, found: dict[Phase, list[Array]]) -> None:
-    step = fit(learnt, max_batched_tokens=budget)
+def _test(
+    learnt: list[Measurement],
+    unseen: list[Measurement],
+    budget: int,
+    first_principles: StepCost | None,
+    found: dict[Phase, list[Array]],
+) -> None:
+    step = fit(learnt, max_batched_tokens=budget, first_principles=first_principles)
     for phase in Phase:
         points = [point for point in unseen if point.phase is phase]
         if points:

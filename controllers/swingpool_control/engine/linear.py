@@ -2,12 +2,14 @@
 
 An iteration costs a base, an extra base if it computes any prompt, and then so much per prompt token, per token of
 attention work, per decoding sequence and per token of context read. Prompt tokens and sequences may cost more beyond a
-knee, where an engine leaves the regime in which it was efficient. Non-negative coefficients make it monotone, which
-sizing relies on: more work never looks faster.
+knee, where an engine leaves the regime in which it was efficient; or prompt tokens cost what a measured curve says.
+Non-negative coefficients make it monotone, which sizing relies on: more work never looks faster.
 """
 
 import math
 from dataclasses import dataclass, fields, replace
+
+from swingpool_control.engine.curve import Curve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +38,27 @@ class StepCost:
     sequence_knee: float = 0.0
     """Decoding sequences from which on each costs `over_sequence_s` more."""
     over_sequence_s: float = 0.0
+    prefill_curve: Curve | None = None
+    """Seconds more for so many prompt tokens in one iteration; None if the coefficients say it all."""
 
     def __post_init__(self) -> None:
         """Refuse coefficients that would make more work look faster."""
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name in COEFFICIENTS:
+            value = getattr(self, name)
             if not math.isfinite(value) or value < 0:
-                raise ValueError(f"{field.name} must be a finite number, zero or more, not {value}")
+                raise ValueError(f"{name} must be a finite number, zero or more, not {value}")
         if self.base_s <= 0:
             raise ValueError("base_s must be more than zero: no engine iterates in no time")
+
+    def faster(self, factor: float) -> "StepCost":
+        """Return the costs of a worker whose every iteration takes 1/`factor` of the time."""
+        times = {name: getattr(self, name) / factor for name in COEFFICIENTS if name.endswith("_s")}
+        curve = self.prefill_curve.scaled(1 / factor) if self.prefill_curve else None
+        return replace(self, **times, prefill_curve=curve)
+
+
+COEFFICIENTS = tuple(field.name for field in fields(StepCost) if field.name != "prefill_curve")
+"""The fields of `StepCost` that are plain numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +111,8 @@ class LinearModel:
                 + cost.prefill_context_token2_s * prefill_context_tokens
                 + cost.prefill_over_token_s * max(0, prefill_tokens - cost.prefill_knee_tokens)
             )
+            if cost.prefill_curve is not None:
+                seconds += cost.prefill_curve.at(prefill_tokens)
         return seconds
 
     def decode_steps_s(self, *, steps: int, sequences: int, context_tokens: int) -> float:
@@ -125,12 +141,9 @@ class LinearModel:
         """
         if not math.isfinite(factor) or factor <= 0:
             raise ValueError(f"a speedup must be a finite number above zero, not {factor}")
-        times = {
-            field.name: getattr(self.step, field.name) / factor for field in fields(StepCost) if field.name[-2:] == "_s"
-        }
         return replace(
             self,
-            step=replace(self.step, **times),
+            step=self.step.faster(factor),
             link_bytes_per_s=self.link_bytes_per_s * factor,
             link_latency_s=self.link_latency_s / factor,
         )

@@ -1,7 +1,8 @@
 """Performance profiles: a model's coefficients as data, with where they come from and how far they can be trusted.
 
 A profile is a JSON file (`format` names its version) for one model on one accelerator in one engine layout. A few are
-built in, under `profiles/`; users bring their own by file or ConfigMap.
+built in, under `profiles/`; users bring their own by file or ConfigMap. Version 2 adds what prompt tokens cost as a
+curve, and power; whatever a profile of version 1 says, version 2 says the same way, so both are read.
 """
 
 import json
@@ -9,11 +10,14 @@ from collections.abc import Iterator
 from importlib import resources
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from swingpool_control.engine.linear import LinearModel, StepCost
+from swingpool_control.engine.curve import Curve
+from swingpool_control.engine.linear import COEFFICIENTS, LinearModel, StepCost
 
-FORMAT = "swingpool-profile/v1"
+FORMAT = "swingpool-profile/v2"
+FORMATS = ("swingpool-profile/v1", FORMAT)
+"""Versions that are read; new profiles are written in the last."""
 
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 NotNegativeInt = Annotated[int, Field(ge=0)]
@@ -47,6 +51,22 @@ class Layout(Part):
     max_sequences: Annotated[int, Field(ge=1)]
 
 
+class StepCurve(Part):
+    """Seconds by size; see `Curve`."""
+
+    sizes: list[Positive]
+    seconds: list[NotNegative]
+
+    @model_validator(mode="after")
+    def _rises(self) -> "StepCurve":
+        self.curve()
+        return self
+
+    def curve(self) -> Curve:
+        """Return it as the core computes with it."""
+        return Curve(sizes=tuple(self.sizes), seconds=tuple(self.seconds))
+
+
 class Step(Part):
     """Coefficients of one iteration; see `StepCost`."""
 
@@ -60,6 +80,52 @@ class Step(Part):
     prefill_over_token_s: NotNegative = 0.0
     sequence_knee: NotNegativeInt = 0
     over_sequence_s: NotNegative = 0.0
+    prefill_curve: StepCurve | None = None
+
+    @classmethod
+    def of(cls, cost: StepCost) -> "Step":
+        """Return coefficients as a profile says them, with five figures each."""
+        curve = cost.prefill_curve
+        return cls(
+            **{name: _rounded(getattr(cost, name)) for name in COEFFICIENTS},
+            prefill_curve=curve
+            and StepCurve(
+                sizes=[_rounded(size) for size in curve.sizes], seconds=[_rounded(value) for value in curve.seconds]
+            ),
+        )
+
+    def cost(self) -> StepCost:
+        """Return them as the core computes with them."""
+        curve = self.prefill_curve.curve() if self.prefill_curve else None
+        return StepCost(**{name: getattr(self, name) for name in COEFFICIENTS}, prefill_curve=curve)
+
+
+class Power(Part):
+    """What one worker draws: all its accelerators and their share of the machine, in watts.
+
+    Between idle and full load it is taken as straight in the load; decode at full load draws less than prefill.
+    """
+
+    idle_w: NotNegative
+    prefill_w: NotNegative
+    """While it computes prompts all the time."""
+    decode_w: NotNegative
+    """While it decodes all the time."""
+    source: str
+
+    @model_validator(mode="after")
+    def _idle_is_least(self) -> "Power":
+        for name in ("prefill_w", "decode_w"):
+            if getattr(self, name) < self.idle_w:
+                raise ValueError(f"{name} is {getattr(self, name):g}, less than idle_w, {self.idle_w:g}")
+        return self
+
+    def watts(self, *, prefill_load: float, decode_load: float) -> float:
+        """Return what a worker draws that computes prompts and decodes for such shares of its time, each 0 to 1."""
+        prefill, decode = min(1.0, max(0.0, prefill_load)), min(1.0, max(0.0, decode_load))
+        if prefill + decode > 1:
+            prefill, decode = prefill / (prefill + decode), decode / (prefill + decode)
+        return self.idle_w + prefill * (self.prefill_w - self.idle_w) + decode * (self.decode_w - self.idle_w)
 
 
 class KVCache(Part):
@@ -115,7 +181,7 @@ class Provenance(Part):
 class Profile(Part):
     """One model on one accelerator in one engine layout."""
 
-    format: Literal["swingpool-profile/v1"]
+    format: Literal["swingpool-profile/v1", "swingpool-profile/v2"]
     name: Annotated[str, Field(pattern=r"^[a-z0-9]([-.a-z0-9]{0,61}[a-z0-9])?$")]
     summary: str
     models: list[str]
@@ -126,13 +192,20 @@ class Profile(Part):
     kv: KVCache
     transfer: Transfer
     startup_s: NotNegative
+    power: Power | None = None
     provenance: Provenance
+
+    @model_validator(mode="after")
+    def _of_its_version(self) -> "Profile":
+        if self.format != FORMAT and (self.power is not None or self.step.prefill_curve is not None):
+            raise ValueError(f"power and step.prefill_curve came with {FORMAT}; the file says {self.format}")
+        return self
 
     def model(self, *, max_batched_tokens: int | None = None, max_sequences: int | None = None) -> LinearModel:
         """Return the performance model, with the engine's limits where they are set otherwise than when measured."""
         return LinearModel(
             name=self.name,
-            step=StepCost(**self.step.model_dump()),
+            step=self.step.cost(),
             kv_capacity_tokens=self.kv.capacity_tokens,
             kv_bytes_per_token=self.kv.bytes_per_token,
             max_batched_tokens=max_batched_tokens or self.layout.max_batched_tokens,
@@ -165,8 +238,9 @@ def parse(text: str | bytes, *, origin: str) -> Profile:
         raise ProfileError(f"profile {origin}: not JSON: {error}") from error
     if not isinstance(data, dict):
         raise ProfileError(f"profile {origin}: must be a JSON object")
-    if data.get("format") != FORMAT:
-        raise ProfileError(f"profile {origin}: format is {data.get('format')!r}; this version reads {FORMAT!r}")
+    if data.get("format") not in FORMATS:
+        known = " and ".join(FORMATS)
+        raise ProfileError(f"profile {origin}: format is {data.get('format')!r}; this version reads {known}")
     try:
         return Profile.model_validate(data)
     except ValidationError as error:
@@ -208,6 +282,10 @@ def choose(*, model: str, product: str | None) -> Profile | None:
 def _files() -> Iterator[resources.abc.Traversable]:
     root = resources.files("swingpool_control.engine") / "profiles"
     return (entry for entry in root.iterdir() if entry.name.endswith(".json"))
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.5g}")
 
 
 def _base_name(model: str) -> str:

@@ -9,6 +9,7 @@ poor kernels are not in it, so real engines are slower: `benchmarks.model_error`
 from swingpool_control.engine.facts import AcceleratorFacts, ModelShape, source
 from swingpool_control.engine.linear import StepCost
 from swingpool_control.engine.profile import (
+    FORMAT,
     Accelerator,
     FitError,
     KVCache,
@@ -107,9 +108,8 @@ def profile(
             f"{usable / 1e9:.0f} GB each are usable; they need {int(weights // usable) + 1} or more"
         )
     cost = step_cost(shape, facts, tensor_parallel_size=tensor_parallel_size, weight_bytes=weight_bytes)
-    figures = {field: getattr(cost, field) for field in Step.model_fields}
     return Profile(
-        format="swingpool-profile/v1",
+        format=FORMAT,
         name=name,
         summary=f"{shape.name} on {tensor_parallel_size} x {facts.name}, from first principles; nobody measured it",
         models=list(models),
@@ -119,7 +119,7 @@ def profile(
             max_batched_tokens=max_batched_tokens,
             max_sequences=max_sequences,
         ),
-        step=Step(**{field: float(f"{value:.5g}") for field, value in figures.items()}),
+        step=Step.of(cost),
         kv=KVCache(capacity_tokens=capacity, bytes_per_token=kv_bytes_per_token(shape)),
         transfer=Transfer(
             bytes_per_s=facts.scale_out_bytes_per_s * LINK_SHARE * tensor_parallel_size, latency_s=HANDSHAKE_S

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from swingpool_control.engine.linear import COEFFICIENTS
 from swingpool_control.engine.model import decode_step_s, prefill_s
 from swingpool_control.engine.profile import Profile
 
@@ -56,6 +57,9 @@ def _description(profile: Profile) -> Iterator[tuple[str, str]]:
         f"{profile.transfer.bytes_per_s / 1e9:.3g} GB/s after {profile.transfer.latency_s * 1e3:.3g} ms",
     )
     yield "start-up", f"{profile.startup_s:g} s"
+    if profile.power is not None:
+        power = profile.power
+        yield "power", f"{power.idle_w:g} W idle, {power.prefill_w:g} W prefill, {power.decode_w:g} W decode"
     yield "source", provenance.source
     yield "licence", provenance.licence
     yield "measured", "yes" if provenance.measured else "no"
@@ -68,7 +72,11 @@ def _description(profile: Profile) -> Iterator[tuple[str, str]]:
 
 def _coefficients(profile: Profile) -> Iterator[tuple[str, str, str]]:
     step = profile.step
-    for name, value in step:
+    if step.prefill_curve is not None:
+        sizes = step.prefill_curve.sizes
+        yield "prefill_curve", f"{len(sizes)} sizes", f"{sizes[0]:g} to {sizes[-1]:g} tokens"
+    for name in COEFFICIENTS:
+        value = getattr(step, name)
         if name in KNEES and value:
             yield name, f"{value:.4g} s", f"beyond {getattr(step, KNEES[name])}"
         elif name not in KNEES and name not in KNEES.values():

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swingpool_control.engine import profile
-from swingpool_control.engine.linear import LinearModel, StepCost
+from swingpool_control.engine.curve import Curve
+from swingpool_control.engine.linear import COEFFICIENTS, LinearModel
 from swingpool_control.engine.model import PerformanceModel, decode_step_s, decode_steps_added_s, prefill_s
 
 MODELS = [profile.built_in(name).model() for name in profile.built_in_names()]
@@ -24,7 +25,12 @@ BENT = replace(
         over_sequence_s=1e-3,
     ),
 )
-MODELS.append(BENT)
+CURVED = replace(
+    MODELS[0],
+    name="curved",
+    step=replace(MODELS[0].step, prefill_curve=Curve(sizes=(64, 512, 2048, 4096), seconds=(0.0, 0.02, 0.02, 0.4))),
+)
+MODELS += [BENT, CURVED]
 work = st.fixed_dictionaries(
     {
         "prefill_tokens": st.integers(0, 20_000),
@@ -90,7 +96,7 @@ def test_faster_divides_all_times(work: dict[str, int], factor: float) -> None:
         assert fast.startup_s == model.startup_s
 
 
-@pytest.mark.parametrize("name", list(StepCost.__dataclass_fields__))
+@pytest.mark.parametrize("name", COEFFICIENTS)
 @pytest.mark.parametrize("value", [-1e-9, math.nan, math.inf])
 def test_coefficients_are_refused_by_name(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=name):

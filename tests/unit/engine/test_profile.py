@@ -91,3 +91,41 @@ def test_an_infinite_coefficient_is_refused() -> None:
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(ProfileError, match="there are demo, llama"):
         profile.built_in("nope")
+
+
+def test_the_second_version_adds_a_curve_and_power() -> None:
+    data = good() | {
+        "format": "swingpool-profile/v2",
+        "power": {"idle_w": 100, "prefill_w": 600, "decode_w": 400, "source": "measured here"},
+    }
+    data["step"]["prefill_curve"] = {"sizes": [100, 1000], "seconds": [0.01, 0.2]}
+    found = profile.parse(json.dumps(data), origin="new")
+    assert found.power is not None
+    curve = found.model().step.prefill_curve
+    assert curve is not None
+    assert curve.at(1000) == 0.2
+    assert profile.parse(found.model_dump_json(), origin="again") == found
+    old = good() | {"power": data["power"]}
+    with pytest.raises(ProfileError, match=r"came with swingpool-profile/v2; the file says swingpool-profile/v1"):
+        profile.parse(json.dumps(old), origin="old")
+
+
+@pytest.mark.parametrize(
+    ("prefill", "decode", "watts"),
+    [(0, 0, 100), (1, 0, 600), (0, 1, 400), (0.5, 0, 350), (0.5, 0.5, 500), (1, 1, 500), (7, 0, 600), (-1, 0, 100)],
+)
+def test_power_follows_the_load(prefill: float, decode: float, watts: float) -> None:
+    power = profile.Power(idle_w=100, prefill_w=600, decode_w=400, source="invented")
+    assert power.watts(prefill_load=prefill, decode_load=decode) == pytest.approx(watts)
+
+
+def test_a_worker_that_draws_less_when_busy_is_refused() -> None:
+    with pytest.raises(ValueError, match="decode_w is 50, less than idle_w, 100"):
+        profile.Power(idle_w=100, prefill_w=600, decode_w=50, source="invented")
+
+
+def test_a_falling_curve_is_told_by_its_place() -> None:
+    data = good() | {"format": "swingpool-profile/v2"}
+    data["step"]["prefill_curve"] = {"sizes": [100, 1000], "seconds": [0.2, 0.1]}
+    with pytest.raises(ProfileError, match=r"step\.prefill_curve: .*must not fall"):
+        profile.parse(json.dumps(data), origin="new")
