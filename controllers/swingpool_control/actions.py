@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from swingpool_control.placement.limits import DeflectionLimits
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchWorker:
@@ -38,4 +40,12 @@ class EmitEvent:
     message: str
 
 
-Action = PatchWorker | SetReplicas | EmitEvent
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetLimits:
+    """Tell every picker how far it may mix the two phases on one worker, from now on."""
+
+    limits: DeflectionLimits
+    reason: str
+
+
+Action = PatchWorker | SetReplicas | EmitEvent | SetLimits

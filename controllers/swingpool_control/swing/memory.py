@@ -4,8 +4,10 @@ from dataclasses import dataclass, field, replace
 
 from swingpool_control.actions import Action
 from swingpool_control.api.status import FlipRecord
+from swingpool_control.placement.limits import DeflectionLimits
 from swingpool_control.sizing.capacity import Shape
 from swingpool_control.sizing.demand import DEFAULT_SHAPE, Demand
+from swingpool_control.swing.balance import Balance
 from swingpool_control.swing.evidence import Evidence
 from swingpool_control.swing.idle import Idle
 from swingpool_control.swing.rates import Totals
@@ -39,6 +41,10 @@ class SwingMemory:
     """What speaks for giving workers to either role."""
     weighed_unix_s: float | None = None
     """When the router saw what was weighed last."""
+    balance: tuple[Balance, ...] = ()
+    """How each role is, and since when."""
+    limits: DeflectionLimits | None = None
+    """What pickers were told last; None if they go by the spec."""
     flips: tuple[FlipRecord, ...] = ()
     """Newest first."""
     pending: tuple[PendingPatch, ...] = ()

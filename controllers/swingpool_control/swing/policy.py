@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from swingpool_control import names
 from swingpool_control.api.quantities import seconds
@@ -14,7 +14,7 @@ from swingpool_control.observation import RouterObservation, WorkerObservation
 from swingpool_control.sizing import capacity, demand, objectives
 from swingpool_control.sizing.capacity import Capacity
 from swingpool_control.sizing.demand import Demand
-from swingpool_control.swing import evidence, flip, rates, records, roles
+from swingpool_control.swing import balance, evidence, flip, rates, records, roles
 from swingpool_control.swing.evidence import Evidence
 from swingpool_control.swing.guards import ROLES, observed, other
 from swingpool_control.swing.load import HOT, Asked, Seat, counted_sequences
@@ -27,9 +27,6 @@ CERTAIN = 2.0
 
 FIRST_S = 1.0
 """What the first observation counts for."""
-
-Options = Mapping[str, roles.Option]
-"""The best way to give workers to a role, by role."""
 
 LEAST_S, LONGEST_S = 0.5, 5.0
 """Between the observations by which growth is judged."""
@@ -58,10 +55,22 @@ def swing_pools(view: ClusterView) -> frozenset[str]:
     return frozenset(pool.name for pool in view.spec.pools if pool.role is PoolRole.SWING)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What the newest observation shows."""
+
+    seats: tuple[Seat, ...]
+    asked: Asked
+    loads: Mapping[str, float]
+    """By role."""
+    options: Mapping[str, roles.Option]
+    """The best way to give workers to a role, by role."""
+
+
 def weigh(
     view: ClusterView, memory: SwingMemory, serving: Mapping[str, frozenset[str]], *, now_unix_s: float
-) -> tuple[SwingMemory, Options | Unknown]:
-    """Return what the newest observation speaks for, or why it says nothing, and the memory with that as evidence.
+) -> tuple[SwingMemory, Outlook | Unknown]:
+    """Return what the newest observation shows, or why it shows nothing, and the memory with that as evidence.
 
     Args:
         view: the cluster.
@@ -84,24 +93,25 @@ def weigh(
     decoders = [seat for seat in seats if seat.role == names.ROLE_DECODE]
     decoding = seen.at_unix_s, counted_sequences(decoders)
     growth_per_s = _growth_per_s(memory.decoding, decoding, seen.requests_per_s)
-    options = roles.decide(
-        seats,
-        _asked(view, memory, seen, decoders, growth_per_s=growth_per_s),
-        dead_band=view.spec.scaling.stabilization.dead_band_percent / 100,
-    )
+    asked = _asked(view, memory, seen, decoders, growth_per_s=growth_per_s)
+    loads = roles.loads(seats, asked)
+    dead_band = view.spec.scaling.stabilization.dead_band_percent / 100
+    options = roles.decide(seats, asked, dead_band=dead_band)
+    outlook = Outlook(seats=seats, asked=asked, loads=loads, options=options)
     before_unix_s = memory.weighed_unix_s
     if before_unix_s is not None and seen.at_unix_s <= before_unix_s:
-        return memory, options
+        return memory, outlook
     past_s = FIRST_S if before_unix_s is None else seen.at_unix_s - before_unix_s
     return replace(
         memory,
         decoding=decoding,
         weighed_unix_s=seen.at_unix_s,
         evidence=tuple(_gather(memory.evidence, role, options.get(role), past_s=past_s) for role in ROLES),
-    ), options
+        balance=balance.judge(seats, asked, loads, memory.balance, now_unix_s=now_unix_s),
+    ), outlook
 
 
-def moves(memory: SwingMemory, options: Options, *, now_unix_s: float) -> tuple[roles.Move, ...]:
+def moves(memory: SwingMemory, options: Mapping[str, roles.Option], *, now_unix_s: float) -> tuple[roles.Move, ...]:
     """Return the workers that should change their role now: those of which observations have shown enough."""
     for gathered in sorted(memory.evidence, key=lambda one: one.gathered, reverse=True):
         option = options.get(gathered.to_role)
@@ -130,9 +140,9 @@ def _asked(
     view: ClusterView, memory: SwingMemory, now: Demand, decoders: Sequence[Seat], *, growth_per_s: float
 ) -> Asked:
     bound = sum(sight.pending_prefill_tokens for sight in observed(view).values())
-    queued, cached, spread = 0, 0.0, 2.0
+    cached, spread = 0.0, 2.0
     if not isinstance(view.router, Unknown):
-        queued, cached, spread = view.router.queued_requests, _cached_share(view.router), rates.spread(view.router)
+        cached, spread = _cached_share(view.router), rates.spread(view.router)
     arriving = rates.arriving(
         memory.totals,
         requests_per_s=now.requests_per_s,
@@ -146,7 +156,7 @@ def _asked(
         prompt_tokens_per_s=arriving.prompt_tokens_per_s * (1.0 - cached),
         queued_tokens=max(0.0, now.pending_tokens - bound),
         output_tokens_per_s=max(generated, wanted),
-        sequences=counted_sequences(decoders) + queued,
+        sequences=counted_sequences(decoders),
         kv_tokens=sum(min(seat.kv_tokens, seat.capacity.kv_tokens) for seat in decoders),
         growth_per_s=growth_per_s,
         ttft_s=objectives.mean_ttft_s(view.spec.objectives),

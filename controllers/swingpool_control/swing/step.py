@@ -1,13 +1,15 @@
 """One step of the swing loop: put right, move on what is under way, rescue, decide."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from swingpool_control import names
-from swingpool_control.actions import Action, EmitEvent
+from swingpool_control.actions import Action, EmitEvent, SetLimits
 from swingpool_control.api.status import FlipRecord
-from swingpool_control.api.v1alpha1 import ScalingMode
+from swingpool_control.api.v1alpha1 import RouterType, ScalingMode
 from swingpool_control.figures import Unknown
-from swingpool_control.swing import flip, idle, policy, protocol, records, rescue, rollout
+from swingpool_control.placement.of_spec import default_limits
+from swingpool_control.swing import flip, idle, mixed, policy, protocol, records, rescue, rollout
 from swingpool_control.swing.guards import is_ready, may_leave, observed, serving, without
 from swingpool_control.swing.memory import PendingPatch, SwingMemory, SwingResult
 from swingpool_control.swing.repair import repair
@@ -123,7 +125,20 @@ class _Step:
         self.memory, found = policy.weigh(self.view, self.memory, now, now_unix_s=self.now_unix_s)
         if isinstance(found, Unknown):
             return found
-        return policy.moves(self.memory, found, now_unix_s=self.now_unix_s)
+        self._mix(found.loads)
+        return policy.moves(self.memory, found.options, now_unix_s=self.now_unix_s)
+
+    def _mix(self, loads: Mapping[str, float]) -> None:
+        """Tell pickers how far they may mix phases, when that changes."""
+        spec = self.view.spec
+        if spec.scaling.mode is ScalingMode.RECOMMEND or spec.router.type is RouterType.EXTERNAL:
+            return
+        before = self.memory.limits or default_limits(spec.objectives)
+        wanted = mixed.limits(spec, loads, before=before)
+        if wanted != before:
+            reason = "prefill is short and decode has room" if loads[names.ROLE_PREFILL] >= 1 else "as the spec says"
+            self.actions.append(SetLimits(limits=wanted, reason=reason))
+            self.memory = replace(self.memory, limits=wanted)
 
     def _rescue(
         self, now: dict[str, frozenset[str]], missing: tuple[tuple[str, float], ...] | None = None

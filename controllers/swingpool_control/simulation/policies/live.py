@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from swingpool_control.actions import SetLimits
 from swingpool_control.api.status import FlipRecord, InferenceClusterStatus
 from swingpool_control.simulation.policies.interface import Board, Given, Placing
 from swingpool_control.sizing import step as sizing
@@ -42,7 +43,10 @@ class Live:
         if self._features.swing:
             moved = swing.step(board.view(self._status), self._swing_memory, now_unix_s=now_unix_s)
             self._swing_memory = moved.memory
-            for uid in board.act(moved.actions):
+            actions = tuple(
+                action for action in moved.actions if self._features.deflection or not isinstance(action, SetLimits)
+            )
+            for uid in board.act(actions):
                 self._swing_memory = self._swing_memory.refused(uid)
             if moved.memory.flips != self.flips:
                 self.flips = moved.memory.flips
