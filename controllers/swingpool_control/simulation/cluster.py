@@ -1,7 +1,7 @@
 """The simulation: a cluster, its traffic and its control loops on one timeline."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -13,6 +13,7 @@ from swingpool_control.figures import Unknown
 from swingpool_control.placement.dispatcher import Dispatcher
 from swingpool_control.placement.limits import NO_DEFLECTION
 from swingpool_control.placement.of_spec import settings_of
+from swingpool_control.simulation.arriving import Arriving, SimulationError
 from swingpool_control.simulation.at_once import AtOnce
 from swingpool_control.simulation.control import Control
 from swingpool_control.simulation.counters import Counters
@@ -29,9 +30,7 @@ from swingpool_control.simulation.traffic import Arrival, Randomness
 from swingpool_control.sizing import models
 from swingpool_control.swing.protocol import KV_LEASE_S
 
-
-class SimulationError(ValueError):
-    """What was asked for cannot be simulated; the message says what to change."""
+__all__ = ["Simulation", "SimulationError"]
 
 
 class Simulation:
@@ -66,8 +65,6 @@ class Simulation:
         self._drawn: dict[str, int] = {}
         self._models = _models(spec, profile_text)
         _check(spec, settings)
-        self._arrivals: Iterator[tuple[int, Arrival]] = enumerate(arrivals)
-        self._exhausted = False
         self._gathering = Gathering(spec)
         self._timeline = Timeline()
         self._counters = Counters()
@@ -101,7 +98,8 @@ class Simulation:
         scrape_s = settings.latencies.scrape_period_s
         self._timeline.every(scrape_s, self._scrape, first_s=scrape_s / 2)
         self._timeline.every(settings.swing_period_s, self._round, first_s=settings.swing_period_s)
-        self._next_arrival()
+        self._arriving = Arriving(self._timeline, arrivals, self._arrive)
+        self._arriving.follow()
 
     @property
     def now_s(self) -> float:
@@ -116,14 +114,15 @@ class Simulation:
     @property
     def finished(self) -> bool:
         """Whether every request has ended and none is to come."""
-        return self._exhausted and self._gathering.ended == self._gathering.arrived
+        return self._arriving.exhausted and self._gathering.ended == self._arriving.arrived
 
     def advance(self, *, events: int) -> bool:
         """Let at most so many events happen; return whether there is more to come."""
+        arriving, gathering, timeline = self._arriving, self._gathering, self._timeline
         for _ in range(events):
-            if self.finished:
+            if arriving.exhausted and gathering.ended == arriving.arrived:
                 return False
-            self._timeline.step()
+            timeline.step()
         return not self.finished
 
     def run(self) -> Result:
@@ -142,34 +141,26 @@ class Simulation:
             starts=self._pods.starts,
         )
 
-    def _next_arrival(self) -> None:
-        following = next(self._arrivals, None)
-        if following is None:
-            self._exhausted = True
-            return
-        number, arrival = following
-        if not math.isfinite(arrival.at_s) or arrival.at_s < self._timeline.now_s:
-            raise SimulationError(
-                f"request {number} arrives at {arrival.at_s} s, before the one before it: sort the traffic by time"
-            )
-
-        def arrive() -> None:
-            self._gathering.arrived += 1
-            self._counters.arrived(arrival)
-            self._gathering.last_arrival_s = arrival.at_s
-            self._router.arrive(number, arrival)
-            self._next_arrival()
-
-        self._timeline.at(arrival.at_s, arrive)
+    def _arrive(self, number: int, arrival: Arrival) -> None:
+        self._gathering.arrival(arrival)
+        self._counters.arrived(arrival)
+        self._router.arrive(number, arrival)
 
     def _scrape(self) -> None:
-        self._router.scrape(self._gathering.take_gaps)
+        self._router.scrape(partial(self._gathering.take_gaps, now_s=self.now_s))
 
     def _round(self) -> None:
         before = self._control.flips
         self._control.round()
         if self._control.flips is not before:
             self._gathering.flips(self._control.flips)
+        seen = self._control.seen
+        self._gathering.series.sample(
+            self._pods.pods.values(),
+            waiting_requests=seen.queued_requests,
+            waiting_prompt_tokens=seen.queued_prompt_tokens + sum(one.pending_prefill_tokens for one in seen.workers),
+            now_s=self.now_s,
+        )
 
     def _request_ended(self, outcome: Outcome) -> None:
         self._gathering.request(outcome)
@@ -178,6 +169,7 @@ class Simulation:
             self._told(outcome)
 
     def _pod_changed(self, pod: Pod) -> None:
+        self._gathering.series.changed(pod, exists=pod.name in self._pods.pods, now_s=self.now_s)
         self._router.changed(pod, exists=lambda one: one.name in self._pods.pods)
         if pod.ready and not pod.deleting and self._settings.failures.crashes_per_worker_hour:
             self._crash_later(pod, pod.restarts)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from swingpool_control.actions import Action, PatchWorker, SetReplicas
+from swingpool_control.actions import Action, PatchWorker, SetLimits, SetReplicas
 from swingpool_control.api.status import FlipRecord, InferenceClusterStatus
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
 from swingpool_control.engine.model import PerformanceModel
@@ -46,7 +46,8 @@ class Control:
         self._pods = pods
         self._router = router
         self._counters = counters
-        self._seen = router.observe()
+        self.seen = router.observe()
+        """What the router told at the begin of the newest round."""
 
     @property
     def flips(self) -> tuple[FlipRecord, ...]:
@@ -55,7 +56,7 @@ class Control:
 
     def round(self) -> None:
         """Let the policy look and act."""
-        self._seen = self._router.observe()
+        self.seen = self._router.observe()
         self._policy.round(self, now_unix_s=START_UNIX_S + self._timeline.now_s)
 
     def view(self, status: InferenceClusterStatus) -> ClusterView:
@@ -69,7 +70,7 @@ class Control:
             status=status,
             pools=self._pods.pool_views(),
             workers=self._pods.worker_views(),
-            router=self._seen,
+            router=self.seen,
             router_ready=True,
             models=self._models,
         )
@@ -86,4 +87,6 @@ class Control:
                 refused.append(action.uid)
             elif isinstance(action, SetReplicas):
                 self._pods.scale(action.pool, action.replicas)
+            elif isinstance(action, SetLimits):
+                self._router.limit(action.limits)
         return refused

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from swingpool_control import names
+from swingpool_control.api.quantities import money
 from swingpool_control.api.status import FlipRecord
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
 from swingpool_control.simulation.gaps import Gaps
@@ -10,6 +11,8 @@ from swingpool_control.simulation.histogram import Histogram
 from swingpool_control.simulation.objectives import Limit, good_s, limits
 from swingpool_control.simulation.outcome import Outcome
 from swingpool_control.simulation.pods import Spent
+from swingpool_control.simulation.series import Series, Stay, Window
+from swingpool_control.simulation.traffic import Arrival
 
 SHARES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 
@@ -83,6 +86,10 @@ class Result:
     transfers: int
     transfers_failed: int
     crashes: int
+    windows: tuple[Window, ...] = ()
+    """What happened over time."""
+    stays: tuple[Stay, ...] = ()
+    """Every worker in every state that it had."""
 
 
 class Gathering:
@@ -98,7 +105,10 @@ class Gathering:
         self.ended = 0
         """Requests that have ended."""
         self._good = 0
-        self._latencies = {"ttft": Histogram(), "itl": Histogram(), "e2e": Histogram()}
+        self._e2e = Histogram()
+        self.series = Series(
+            {pool.name: None if pool.cost_per_hour is None else money(pool.cost_per_hour) for pool in spec.pools}
+        )
         self._flips: dict[tuple[str, str], FlipRecord] = {}
         self._flips_to = {names.ROLE_PREFILL: 0, names.ROLE_DECODE: 0}
         self._itl_limits_s = tuple(limit.limit_s for limit in self._limits if limit.metric == "itl")
@@ -109,12 +119,18 @@ class Gathering:
         self.transfers_failed = 0
         self.crashes = 0
         self.arrived = 0
-        self.last_arrival_s = 0.0
+        self._last_arrival_s = 0.0
 
-    def take_gaps(self) -> Histogram:
+    def arrival(self, arrival: Arrival) -> None:
+        """Count a request that arrived."""
+        self.arrived += 1
+        self._last_arrival_s = arrival.at_s
+        self.series.arrived(arrival)
+
+    def take_gaps(self, *, now_s: float) -> Histogram:
         """Return the times between tokens that were counted since the last call."""
         taken = self.gaps.take()
-        self._latencies["itl"].include(taken)
+        self.series.gaps(taken, now_s=now_s)
         return taken
 
     def request(self, outcome: Outcome) -> None:
@@ -123,12 +139,14 @@ class Gathering:
         self.ended += 1
         ttft_s, itl_s = outcome.ttft_s, outcome.mean_itl_s
         if ttft_s is not None:
-            self._latencies["ttft"].add(ttft_s)
             for limit in self._ttft_limits:
                 self._within[limit] += ttft_s <= limit.limit_s
+        good = False
         if outcome.result == "completed":
-            self._latencies["e2e"].add(outcome.end_s - outcome.arrival.at_s)
-            self._good += (ttft_s or 0.0) <= self._good_ttft_s and (itl_s or 0.0) <= self._good_itl_s
+            self._e2e.add(outcome.end_s - outcome.arrival.at_s)
+            good = (ttft_s or 0.0) <= self._good_ttft_s and (itl_s or 0.0) <= self._good_itl_s
+            self._good += good
+        self.series.ended(outcome, good=good)
 
     def flips(self, records: tuple[FlipRecord, ...]) -> None:
         """Take over the flips that are known now."""
@@ -140,7 +158,8 @@ class Gathering:
 
     def result(self, *, policy: str, finished: bool, now_s: float, spent: Spent, starts: int) -> Result:
         """Return what was found up to now."""
-        self.take_gaps()
+        self.take_gaps(now_s=now_s)
+        itl = self.series.itl()
         itl_limits = [limit for limit in self._limits if limit.metric == "itl"]
         self._within.update(zip(itl_limits, self.gaps.within, strict=True))
         ended = self.ended
@@ -153,11 +172,11 @@ class Gathering:
             refused=self._ends["refused"],
             failed=self._ends["failed"],
             attainment=self._good / ended if ended else None,
-            goodput_per_s=self._good / self.last_arrival_s if self.last_arrival_s > 0 else None,
-            objectives=tuple(self._attained(limit, ended) for limit in self._limits),
-            ttft=_latency(self._latencies["ttft"]),
-            itl=_latency(self._latencies["itl"]),
-            e2e=_latency(self._latencies["e2e"]),
+            goodput_per_s=self._good / self._last_arrival_s if self._last_arrival_s > 0 else None,
+            objectives=tuple(self._attained(limit, ended, itl.count) for limit in self._limits),
+            ttft=_latency(self.series.ttft()),
+            itl=_latency(itl),
+            e2e=_latency(self._e2e),
             accelerator_hours=spent.accelerator_s / 3600,
             cost=spent.money if self._priced else None,
             flips_to_prefill=self._flips_to[names.ROLE_PREFILL],
@@ -168,10 +187,12 @@ class Gathering:
             transfers=self.transfers,
             transfers_failed=self.transfers_failed,
             crashes=self.crashes,
+            windows=self.series.windows(now_s=now_s),
+            stays=self.series.stays(now_s=now_s),
         )
 
-    def _attained(self, limit: Limit, ended: int) -> Attained:
-        total = ended if limit.metric == "ttft" else self._latencies["itl"].count
+    def _attained(self, limit: Limit, ended: int, gaps: int) -> Attained:
+        total = ended if limit.metric == "ttft" else gaps
         share = self._within[limit] / total if total else None
         return Attained(
             metric=limit.metric,

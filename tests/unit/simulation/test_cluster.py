@@ -112,7 +112,7 @@ def test_the_order_of_pools_does_not_matter_under_one_role_each() -> None:
     turned = spec(list(reversed(SCALED)))
     first, once = simulate(names, load(4, 60), OURS)
     second, again = simulate(turned, load(4, 60), OURS)
-    assert replace(first, flips=()) == replace(second, flips=())
+    assert replace(first, flips=(), stays=()) == replace(second, flips=(), stays=())
     assert [outcome.end_s for outcome in once] == [outcome.end_s for outcome in again]
 
 
