@@ -69,6 +69,25 @@ class ObservedFigure(ApiModel):
     value: Annotated[str, Field(max_length=256, description="Its value, or `unknown:` and why.")]
 
 
+class PlanAlternative(ApiModel):
+    """What a plan could have done otherwise."""
+
+    change: Annotated[str, Field(max_length=256, description="What would be different.")]
+    cost_per_hour: Annotated[
+        str, Field(max_length=32, description="Money per hour beyond the plan's, such as `+12.4`; empty if unknown.")
+    ] = ""
+    breaks: Annotated[
+        str, Field(max_length=512, description="The constraint that it would break; empty if it is merely dearer.")
+    ] = ""
+
+
+class PlanThreshold(ApiModel):
+    """What would change a plan."""
+
+    at: Annotated[str, Field(max_length=64, description="From which load on, such as `14.2 requests/s`.")]
+    change: Annotated[str, Field(max_length=256, description="What the plan would be then.")]
+
+
 class Plan(ApiModel):
     """The last plan that differed from the one before it."""
 
@@ -84,6 +103,18 @@ class Plan(ApiModel):
     observed: Annotated[
         tuple[ObservedFigure, ...],
         Field(max_length=32, description="The figures that it saw.", json_schema_extra=LIST_ATOMIC),
+    ] = ()
+    forecast: Annotated[
+        tuple[ObservedFigure, ...],
+        Field(max_length=16, description="The figures that it expected.", json_schema_extra=LIST_ATOMIC),
+    ] = ()
+    alternatives: Annotated[
+        tuple[PlanAlternative, ...],
+        Field(max_length=16, description="What else could have been.", json_schema_extra=LIST_ATOMIC),
+    ] = ()
+    thresholds: Annotated[
+        tuple[PlanThreshold, ...],
+        Field(max_length=16, description="What would change it.", json_schema_extra=LIST_ATOMIC),
     ] = ()
 
 

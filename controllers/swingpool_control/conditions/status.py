@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from swingpool_control import names
 from swingpool_control.api.status import Condition, FlipRecord, InferenceClusterStatus, Plan, PoolStatus
 from swingpool_control.api.v1alpha1 import Pool, ReplicaMode, RouterType, ScalingMode
-from swingpool_control.conditions import health, problems, traffic
+from swingpool_control.conditions import health, problems, roles, traffic
 from swingpool_control.conditions.conditions import Finding, Reason, Type, find, set_condition
 from swingpool_control.sizing import planning
+from swingpool_control.swing.balance import Balance
 from swingpool_control.swing.guards import ROLES, is_ready
 from swingpool_control.swing.records import newest
 from swingpool_control.timestamps import unix_seconds
@@ -26,6 +27,7 @@ def build(
     router_seen_unix_s: float | None = None,
     applied_generation: int | None = None,
     apply_error: str = "",
+    balance: tuple[Balance, ...] = (),
 ) -> InferenceClusterStatus:
     """Return the status; equal to `view.status` if nothing happened, so that nothing need be written.
 
@@ -37,6 +39,7 @@ def build(
         router_seen_unix_s: when the router was known last (`SwingMemory.router_seen_unix_s`); None if never.
         applied_generation: generation of the spec whose children were applied last; None if that is `view.generation`.
         apply_error: why the children could not be applied; empty if they could.
+        balance: how each role is (`SwingMemory.balance`).
     """
     kept = kept_plan(view.status.plan, plan)
     if kept is plan and _is_a_blink(view.status.plan, plan, router_seen_unix_s, now_unix_s):
@@ -55,6 +58,7 @@ def build(
             now_unix_s=now_unix_s,
         ),
         traffic.objectives_met(view, find(before, Type.OBJECTIVES_MET)),
+        roles.roles_balanced(view, find(before, Type.ROLES_BALANCED), balance, now_unix_s=now_unix_s),
         health.capacity_available(found),
         _scaling_limited(kept),
         *_foreign_scaler(view, find(before, Type.FOREIGN_SCALER), now_unix_s=now_unix_s),
@@ -171,16 +175,16 @@ def _pool(view: ClusterView, pool: Pool, plan: Plan | None) -> PoolStatus:
     state = next(state for state in view.pools if state.pool == pool.name)
     planned = {item.name: item.replicas for item in plan.pools} if plan is not None else {}
     workers = [worker for worker in view.workers if worker.pool == pool.name and not worker.deleting]
-    roles = [worker.role for worker in workers]
+    held = [worker.role for worker in workers]
     return PoolStatus(
         name=pool.name,
         role=pool.role.value,
         desired=planned.get(pool.name, state.replicas),
         current=len(workers),
         ready=sum(worker.ready for worker in workers),
-        prefill=roles.count(names.ROLE_PREFILL),
-        decode=roles.count(names.ROLE_DECODE),
-        draining=roles.count(names.ROLE_DRAINING),
+        prefill=held.count(names.ROLE_PREFILL),
+        decode=held.count(names.ROLE_DECODE),
+        draining=held.count(names.ROLE_DRAINING),
         unschedulable=sum(bool(worker.unschedulable) for worker in workers),
     )
 

@@ -56,7 +56,7 @@ def judge(
     found = []
     for role in ROLES:
         state, worker = _state(role, [seat for seat in seats if seat.role == role], asked, loads[role])
-        same = role in known and known[role].state is state
+        same = role in known and (known[role].state, known[role].worker) == (state, worker)
         since = known[role].since_unix_s if same else now_unix_s
         found.append(Balance(role=role, state=state, worker=worker, since_unix_s=since))
     return tuple(found)

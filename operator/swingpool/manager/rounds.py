@@ -159,6 +159,7 @@ class Rounds:
             router_seen_unix_s=memory.swing_memory.router_seen_unix_s,
             applied_generation=memory.applied_generation,
             apply_error=memory.apply_error,
+            balance=memory.swing_memory.balance,
         )
         await self._tell(key, status, memory)
         return self._next_s(memory)

@@ -48,6 +48,7 @@ def test_a_whole_cluster_is_ready() -> None:
         ("Degraded", "False"),
         ("MetricsAvailable", "True"),
         ("ObjectivesMet", "Unknown"),
+        ("RolesBalanced", "Unknown"),
         ("CapacityAvailable", "True"),
         ("ScalingLimited", "False"),
     ]
