@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from swingpool.simulate.cluster_file import ClusterFile
+from swingpool.simulate.collecting import seldom_collected
 from swingpool_control.simulation.cluster import Simulation
 from swingpool_control.simulation.outcome import Outcome
 from swingpool_control.simulation.result import Result
@@ -70,7 +71,7 @@ def run(
             ended=told,
         )
         interrupted = False
-        with _progress(console, name) as tell:
+        with _progress(console, name) as tell, seldom_collected():
             try:
                 while simulation.advance(events=EVENTS_AT_ONCE):
                     tell(simulation)
