@@ -17,6 +17,9 @@ from swingpool_control.simulation.traffic import Arrival
 
 H200 = "llama-3.1-8b-fp8-h200"
 
+PATIENCE_S = 24 * 3600.0
+"""How long requests wait: nobody's client gives up, so that every policy pays for the queue that it makes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
@@ -32,6 +35,9 @@ class Case:
     """Workers of any role, at the most."""
     prefix_caching: bool = False
     price_per_hour: str = "3.50"
+    scale_down_window: str = "5m"
+    profile_text: str | None = None
+    """A profile's text instead of the built-in one."""
 
     def fixed(self) -> InferenceClusterSpec:
         """A prefill and a decode pool, for policies that change no roles."""
@@ -56,9 +62,14 @@ class Case:
                 "model": {"name": self.profile},
                 "engine": {"type": "Simulated"},
                 "objectives": self.objectives,
-                "profile": {"builtIn": self.profile},
+                "profile": {"builtIn": self.profile}
+                if self.profile_text is None
+                else {"configMap": {"name": self.profile}},
                 "pools": pools,
-                "scaling": {"budgets": {"accelerators": [{"product": "*", "max": self.most}]}},
+                "scaling": {
+                    "budgets": {"accelerators": [{"product": "*", "max": self.most}]},
+                    "stabilization": {"scaleDownWindow": self.scale_down_window},
+                },
             }
         )
 
@@ -83,9 +94,17 @@ def simulate(
         replicas=start,
         startup_s=case.startup_s,
         prefix_caching=case.prefix_caching,
+        queue_timeout_s=PATIENCE_S,
     )
     began = time.monotonic()
-    simulation = Simulation(chosen, case.arrivals(), settings, failures=Random(run.seed), ended=ended)
+    simulation = Simulation(
+        chosen,
+        case.arrivals(),
+        settings,
+        failures=Random(run.seed),
+        profile_text=case.profile_text,
+        ended=ended,
+    )
     result = simulation.run()
     run.say(f"{label or policy.name:24s} {told(result)}  [{time.monotonic() - began:.0f} s]")
     return result

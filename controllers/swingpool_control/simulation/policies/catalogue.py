@@ -31,6 +31,12 @@ POLICIES = {
             swings=True,
         ),
         Policy(
+            name="no-forecast",
+            about="Ours, but sizing looks only at what is there.",
+            make=partial(Live, features=Features(forecast=False)),
+            swings=True,
+        ),
+        Policy(
             name="no-deflection",
             about="Ours, but no prompt is computed where its tokens are generated.",
             make=partial(Live, features=Features(deflection=False)),

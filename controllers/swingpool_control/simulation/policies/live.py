@@ -17,6 +17,8 @@ class Features:
 
     swing: bool = True
     sizing: bool = True
+    forecast: bool = True
+    """Whether sizing looks ahead."""
     late_binding: bool = True
     deflection: bool = True
 
