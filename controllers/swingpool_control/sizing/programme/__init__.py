@@ -14,6 +14,7 @@ from swingpool_control.sizing.programme.problem import (
     Rates,
     Weights,
 )
+from swingpool_control.sizing.programme.solver import solve
 
 __all__ = [
     "ALL_PRODUCTS",
@@ -29,4 +30,5 @@ __all__ = [
     "Rates",
     "Threshold",
     "Weights",
+    "solve",
 ]
