@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import json
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine
@@ -23,6 +24,7 @@ from e2e.vllm.stand import Stand
 OUT = ROOT / "build" / "vllm"
 WORKERS = ("w0", "w1", "w2")
 SMALL = "small"
+INTERRUPTED = 130
 Check = Callable[[Stand, bool], Coroutine[Any, Any, list[Finding]]]
 
 
@@ -93,6 +95,7 @@ def main(names: tuple[str, ...], quick: bool, only_install: bool) -> None:
     if unknown:
         raise click.UsageError(f"unknown: {', '.join(unknown)}; there are {', '.join(CHECKS)}")
     findings: list[Finding] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(INTERRUPTED))  # so that the servers end too
     try:
         environment = environments.environment(say)
         if only_install:

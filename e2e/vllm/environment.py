@@ -21,6 +21,8 @@ REQUIREMENTS = _HERE / "requirements.lock"
 MODEL_SCRIPT = _HERE / "tiny_model.py"
 _COMPLETE = ".complete"
 _NEEDED = ("Linux", "x86_64")
+_POLLING = ("agent_config.pthrDelay = 0", "agent_config.pthrDelay = 1000")
+"""Microseconds between two looks of NIXL's progress thread."""
 
 
 class EnvironmentError(RuntimeError):
@@ -71,7 +73,8 @@ def environment(progress: Progress = silent) -> VLLMEnvironment:
 
 def _place() -> VLLMEnvironment:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    digest = hashlib.sha256(REQUIREMENTS.read_bytes() + version.encode()).hexdigest()[:16]
+    made_of = REQUIREMENTS.read_bytes() + f"{version} {_POLLING}".encode()
+    digest = hashlib.sha256(made_of).hexdigest()[:16]
     model = hashlib.sha256(MODEL_SCRIPT.read_bytes()).hexdigest()[:16]
     root = cache() / "vllm"
     return VLLMEnvironment(directory=root / digest, model=root / f"model-{model}")
@@ -91,8 +94,25 @@ def _install(directory: Path, progress: Progress) -> None:
         ],
         "installing vLLM",
     )
+    _pause_polling(directory)
     (directory / _COMPLETE).touch()
     progress(f"installed vLLM in {time.monotonic() - begin_s:.0f} s")
+
+
+def _pause_polling(directory: Path) -> None:
+    """Let NIXL's progress thread sleep between two looks at its sockets.
+
+    It looks without a pause, which is right for a GPU server with cores to spare and takes a whole core from each
+    server here. What is transferred and how stays as it is.
+    """
+    changed = 0
+    for file in directory.glob("lib/python*/site-packages/nixl_cu*/_api.py"):
+        text = file.read_text()
+        file.unlink()  # the file may be a link to the installer's cache
+        file.write_text(text.replace(*_POLLING))
+        changed += _POLLING[0] in text
+    if not changed:
+        raise EnvironmentError(f"{_POLLING[0]!r} is in no nixl_cu*/_api.py: look how this version of NIXL sets it")
 
 
 def _make_model(place: VLLMEnvironment, progress: Progress) -> None:

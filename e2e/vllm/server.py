@@ -140,6 +140,8 @@ class VLLMServer:
             *("--host", "127.0.0.1", "--port", str(self.port), "--enforce-eager", "--disable-uvicorn-access-log"),
             *("--max-model-len", str(options.longest), "--block-size", str(options.block_tokens)),
             *("--num-gpu-blocks-override", str(options.blocks)),
+            # One process for scheduler and model: between two of them vLLM's queue spins, on a machine of two cores.
+            *("--distributed-executor-backend", "uni"),
             *("--kv-transfer-config", json.dumps(dict(options.connector))),
             *options.arguments,
         ]
@@ -149,6 +151,7 @@ class VLLMServer:
             "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
             "VLLM_NIXL_SIDE_CHANNEL_PORT": str(self.side_port),
             "VLLM_CPU_KVCACHE_SPACE": "1",
+            "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # else the CPU build takes two processes whatever is asked for
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
             "OMP_NUM_THREADS": "1",
             "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "120",

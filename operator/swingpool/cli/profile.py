@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from swingpool.cli import profile_table
+from swingpool.cli import profile_measure, profile_table
 from swingpool_control.engine import facts, roofline
 from swingpool_control.engine.profile import Profile, ProfileError, built_in, built_in_names, parse
 
@@ -27,6 +27,9 @@ Count = click.IntRange(min=1)
 @click.group(help="Make performance profiles, and show them.")
 def command() -> None:
     """Make performance profiles, and show them."""
+
+
+command.add_command(profile_measure.command)
 
 
 @command.command("show")

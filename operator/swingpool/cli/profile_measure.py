@@ -32,6 +32,7 @@ class _Asked:
     max_prompt_tokens: int
     max_batched_tokens: int
     tolerance: float
+    least_repeats: int
     timeout_s: float
     wait_s: float
     journal: Path
@@ -63,6 +64,7 @@ class _Asked:
     show_default=True,
     help="Half the 95 % interval at which a point is measured often enough.",
 )
+@click.option("--least-repeats", type=Count, default=estimate.LEAST_REPEATS, show_default=True, help="Of a point.")
 @click.option("--timeout-s", type=Positive, default=120.0, show_default=True, help="For one request.")
 @click.option(
     "--wait",
@@ -90,6 +92,7 @@ def command(
     max_sequences: int,
     max_prompt_tokens: int,
     tolerance: float,
+    least_repeats: int,
     timeout_s: float,
     wait_s: float,
     journal: Path | None,
@@ -114,6 +117,7 @@ def command(
         max_prompt_tokens=max_prompt_tokens,
         max_batched_tokens=max_batched_tokens,
         tolerance=tolerance,
+        least_repeats=least_repeats,
         timeout_s=timeout_s,
         wait_s=wait_s,
         journal=journal or output.with_suffix(".journal.jsonl"),
@@ -168,5 +172,6 @@ async def _measure(asked: _Asked, seed: int) -> tuple[WorkerFacts, Journal]:
             say=lambda line: click.echo(line, err=True),
             wait_s=asked.wait_s,
             tolerance=asked.tolerance,
+            least_repeats=asked.least_repeats,
         )
         return facts, journal

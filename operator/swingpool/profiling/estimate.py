@@ -38,8 +38,8 @@ def estimate(samples: Sequence[float]) -> Estimate:
     return Estimate(seconds=median, half_interval=half / median if median else 0.0, repeats=len(samples))
 
 
-def enough(samples: Sequence[float], *, tolerance: float = TOLERANCE) -> bool:
+def enough(samples: Sequence[float], *, tolerance: float = TOLERANCE, least: int = LEAST_REPEATS) -> bool:
     """Whether no further sample is needed, or none more may be taken."""
-    if len(samples) < LEAST_REPEATS:
+    if len(samples) < least:
         return False
     return len(samples) >= MOST_REPEATS or estimate(samples).half_interval <= tolerance

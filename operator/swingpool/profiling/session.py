@@ -27,6 +27,7 @@ async def run(
     say: Say,
     wait_s: float,
     tolerance: float = estimate.TOLERANCE,
+    least_repeats: int = estimate.LEAST_REPEATS,
 ) -> None:
     """Measure every point that the journal lacks.
 
@@ -38,6 +39,7 @@ async def run(
         say: told of each point.
         wait_s: how long to wait for others' requests to end before a point.
         tolerance: half of a point's 95 % interval, as a fraction, at which it is measured often enough.
+        least_repeats: fewest samples of a point.
 
     Raises:
         WorkerError: the worker failed; what was measured before is kept.
@@ -50,7 +52,7 @@ async def run(
         await _idle(worker, wait_s=wait_s, say=say)
         await sampler.sample(point)  # the first of a kind is slower: buffers and compiled code are made
         samples: list[float] = []
-        while not estimate.enough(samples, tolerance=tolerance):
+        while not estimate.enough(samples, tolerance=tolerance, least=least_repeats):
             samples.append(await sampler.sample(point))
         journal.add(point, tuple(samples))
         found = estimate.estimate(samples)
