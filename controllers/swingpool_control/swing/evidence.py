@@ -13,7 +13,7 @@ from dataclasses import dataclass
 SCALE = 5.0
 """Saving, as a share of requests, of which a second is worth as much evidence."""
 
-NEEDED = 8.0
+NEEDED = 2.5
 """Evidence that moves workers."""
 
 MOST = 20.0
@@ -28,8 +28,8 @@ OBSERVATIONS = 2
 LONGEST_S = 2.0
 """What one observation counts for at most."""
 
-REVERSAL = 3.0
-"""How many times more the way back needs right after a move, beyond what any move needs."""
+REVERSAL = 1.0
+"""Share of requests that the way back must save right after a move before it speaks for itself."""
 
 REVERSAL_S = 300.0
 """How soon that is forgotten."""
@@ -42,12 +42,16 @@ class Evidence:
     to_role: str
     workers: int = 0
     """How many, as far as the last two observations agree."""
+    newest: int = 0
+    """How many by the last one."""
     gathered: float = 0.0
     observations: int = 0
     """In a row that speak for it."""
 
 
-def gather(before: Evidence, *, workers: int, saving: float, past_s: float) -> Evidence:
+def gather(
+    before: Evidence, *, workers: int, saving: float, past_s: float, since_reverse_s: float = math.inf
+) -> Evidence:
     """Return the evidence after one more observation.
 
     Args:
@@ -55,25 +59,22 @@ def gather(before: Evidence, *, workers: int, saving: float, past_s: float) -> E
         workers: how many would move; 0 if that is not worth it.
         saving: share of requests that would no longer be late; negative if more would be.
         past_s: since the observation before.
+        since_reverse_s: how long ago the last move was, if it was the other way; infinity if it was not.
     """
-    weight = saving * abs(saving) / SCALE * min(LONGEST_S, max(0.0, past_s))
+    beyond = saving - REVERSAL * math.exp(-max(0.0, since_reverse_s) / REVERSAL_S)
+    weight = beyond * abs(beyond) / SCALE * min(LONGEST_S, max(0.0, past_s))
     gathered = max(0.0, before.gathered + max(-MOST, min(MOST, weight)))
     if workers == 0 or saving < LEAST_SAVING:
         return Evidence(to_role=before.to_role, gathered=min(gathered, before.gathered))
     return Evidence(
         to_role=before.to_role,
-        workers=min(workers, before.workers) if before.observations else workers,
+        workers=min(workers, before.newest) if before.observations else workers,
+        newest=workers,
         gathered=gathered,
         observations=before.observations + 1,
     )
 
 
-def is_enough(evidence: Evidence, *, since_reverse_s: float) -> bool:
-    """Tell whether workers should move.
-
-    Args:
-        evidence: what was gathered.
-        since_reverse_s: how long ago a worker was moved the other way; infinity if never.
-    """
-    needed = NEEDED * (1.0 + REVERSAL * math.exp(-max(0.0, since_reverse_s) / REVERSAL_S))
-    return evidence.observations >= OBSERVATIONS and evidence.gathered >= needed
+def is_enough(evidence: Evidence) -> bool:
+    """Tell whether workers should move."""
+    return evidence.observations >= OBSERVATIONS and evidence.gathered >= NEEDED

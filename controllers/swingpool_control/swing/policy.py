@@ -16,7 +16,7 @@ from swingpool_control.sizing.capacity import Capacity
 from swingpool_control.sizing.demand import Demand
 from swingpool_control.swing import balance, evidence, flip, rates, records, roles
 from swingpool_control.swing.evidence import Evidence
-from swingpool_control.swing.guards import ROLES, observed, other
+from swingpool_control.swing.guards import ROLES, observed
 from swingpool_control.swing.load import HOT, Asked, Seat, counted_sequences
 from swingpool_control.swing.memory import SwingMemory
 from swingpool_control.swing.rescue import held
@@ -106,34 +106,41 @@ def weigh(
         memory,
         decoding=decoding,
         weighed_unix_s=seen.at_unix_s,
-        evidence=tuple(_gather(memory.evidence, role, options.get(role), past_s=past_s) for role in ROLES),
+        evidence=tuple(
+            _gather(memory, role, options.get(role), past_s=past_s, now_unix_s=now_unix_s) for role in ROLES
+        ),
         balance=balance.judge(seats, asked, loads, memory.balance, now_unix_s=now_unix_s),
     ), outlook
 
 
-def moves(memory: SwingMemory, options: Mapping[str, roles.Option], *, now_unix_s: float) -> tuple[roles.Move, ...]:
+def moves(memory: SwingMemory, options: Mapping[str, roles.Option]) -> tuple[roles.Move, ...]:
     """Return the workers that should change their role now: those of which observations have shown enough."""
     for gathered in sorted(memory.evidence, key=lambda one: one.gathered, reverse=True):
         option = options.get(gathered.to_role)
-        since_s = now_unix_s - _last_flip_unix_s(memory.flips, other(gathered.to_role))
-        if option is not None and option.worthwhile and evidence.is_enough(gathered, since_reverse_s=since_s):
+        if option is not None and option.worthwhile and evidence.is_enough(gathered):
             chosen = option.uids[: gathered.workers]
             return tuple(roles.Move(uid=uid, to_role=option.to_role, reason=option.reason) for uid in chosen)
     return ()
 
 
-def _gather(known: tuple[Evidence, ...], role: str, option: roles.Option | None, *, past_s: float) -> Evidence:
-    before = next((one for one in known if one.to_role == role), Evidence(to_role=role))
+def _gather(
+    memory: SwingMemory, role: str, option: roles.Option | None, *, past_s: float, now_unix_s: float
+) -> Evidence:
     if option is None:
         return Evidence(to_role=role)
     return evidence.gather(
-        before, workers=len(option.uids) if option.worthwhile else 0, saving=option.saving, past_s=past_s
+        next((one for one in memory.evidence if one.to_role == role), Evidence(to_role=role)),
+        workers=len(option.uids) if option.worthwhile else 0,
+        saving=option.saving,
+        past_s=past_s,
+        since_reverse_s=_since_reverse_s(memory.flips, role, now_unix_s),
     )
 
 
-def _last_flip_unix_s(flips: tuple[FlipRecord, ...], to_role: str) -> float:
-    times = [records.decided_unix_s(record) for record in flips if record.to == to_role]
-    return max(times, default=-math.inf)
+def _since_reverse_s(flips: tuple[FlipRecord, ...], role: str, now_unix_s: float) -> float:
+    """How long ago the last flip was, if it took a worker from a role; infinity if it gave it one."""
+    last = max(flips, key=records.decided_unix_s, default=None)
+    return math.inf if last is None or last.to == role else now_unix_s - records.decided_unix_s(last)
 
 
 def _asked(

@@ -1,7 +1,8 @@
 """What arrives, over the last seconds where the load has just turned, over the router's whole window where it has not.
 
 A window of many seconds holds still, but for as long as it lasts it shows a load that is over. A few seconds are quick,
-but mostly chance. So the few seconds count only where they differ from the window by more than chance explains.
+but mostly chance. So the last seconds, as few of them as possible, count where they differ from the window by more than
+chance explains.
 """
 
 import math
@@ -14,7 +15,7 @@ from swingpool_control.sizing.traffic import Lengths
 SHORT_S = 4.0
 """The last seconds."""
 
-LEAST_S = 1.5
+LEAST_S = 0.9
 """A rate over less says nothing."""
 
 CERTAIN = 3.0
@@ -71,19 +72,16 @@ def arriving(
         prompt_tokens_per_s: over the router's window.
         spread: variance over squared mean of what arrives in a time, times the requests in it (`spread`).
     """
-    window = Arriving(requests_per_s=requests_per_s, prompt_tokens_per_s=prompt_tokens_per_s, turned=False)
-    past_s = totals[-1].at_unix_s - totals[0].at_unix_s if totals else 0.0
-    if past_s < LEAST_S:
-        return window
-    requests = (totals[-1].requests - totals[0].requests) / past_s
-    tokens = max(0.0, totals[-1].prompt_tokens - totals[0].prompt_tokens) / past_s
-    counted = max(requests, requests_per_s) * past_s
-    if counted < 1.0:
-        return window
-    chance = CERTAIN * math.sqrt(spread / counted)
-    if abs(tokens - prompt_tokens_per_s) <= chance * max(tokens, prompt_tokens_per_s):
-        return window
-    return Arriving(requests_per_s=requests, prompt_tokens_per_s=tokens, turned=True)
+    for before in reversed(totals[:-1]):
+        past_s = totals[-1].at_unix_s - before.at_unix_s
+        if past_s < LEAST_S:
+            continue
+        requests = (totals[-1].requests - before.requests) / past_s
+        tokens = max(0.0, totals[-1].prompt_tokens - before.prompt_tokens) / past_s
+        chance = CERTAIN * math.sqrt(spread / max(1.0, max(requests, requests_per_s) * past_s))
+        if abs(tokens - prompt_tokens_per_s) > chance * max(tokens, prompt_tokens_per_s):
+            return Arriving(requests_per_s=requests, prompt_tokens_per_s=tokens, turned=True)
+    return Arriving(requests_per_s=requests_per_s, prompt_tokens_per_s=prompt_tokens_per_s, turned=False)
 
 
 def spread(router: RouterObservation) -> float:

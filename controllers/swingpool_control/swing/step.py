@@ -126,7 +126,7 @@ class _Step:
         if isinstance(found, Unknown):
             return found
         self._mix(found.loads)
-        return policy.moves(self.memory, found.options, now_unix_s=self.now_unix_s)
+        return policy.moves(self.memory, found.options)
 
     def _mix(self, loads: Mapping[str, float]) -> None:
         """Tell pickers how far they may mix phases, when that changes."""
