@@ -15,6 +15,7 @@ When a worker is lost, the role has N - 1 workers and lacks what one worker of a
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from swingpool_control import names
 from swingpool_control.sizing.programme.problem import PoolOption, Problem
@@ -69,6 +70,7 @@ def add(
     if missed is not None and slack.worst is not None:
         rows.add([(slack.worst, 1.0), (missed, -1.0)], low=0)
     if problem.spare_worker:
+        rows.add(headcount + term(slack.staffed.get(role)) + term(slack.spare.get(role)), low=2)
         _add_spare(problem, role, columns, rows, workers=workers, missed=slack.spare.get(role))
     return steps
 
@@ -92,7 +94,7 @@ def _steps(
     most = sum(pool.most - pool.idle for pool in pools)
     starts = sorted({start + lost for pool in pools for start, _ in pool.rates[role].steps if start + lost <= most})
     steps = []
-    for start, following in zip(starts, [*starts[1:], most + 1], strict=True):
+    for start, following in pairwise([*starts, most + 1]):
         rates = {pool.name: pool.rates[role].at(start - lost) / need for pool in pools}
         if must and (following - 1) * max(rates.values()) < 1 - 1e-9:
             continue
@@ -138,8 +140,6 @@ def _add_spare(
 ) -> None:
     """Add: with any worker lost, the others still sustain the need and hold the KV cache."""
     pools = able(problem, role)
-    headcount: Terms = [(workers[pool.name, role], 1.0) for pool in pools]
-    rows.add(headcount + term(missed), low=2)
     has = {}
     for pool in pools:
         has[pool.name] = columns.add(0, 1, whole=True)

@@ -79,7 +79,7 @@ class Reasons:
         return tuple(found)
 
     def thresholds(self) -> tuple[Threshold, ...]:
-        """Return up to which rate each role lasts, and what is needed beyond: a flip if the other role can spare one."""
+        """Return up to which rate a role lasts, and what is needed beyond: a flip if the other role can spare it."""
         rates = self._known.sustained
         found = []
         for role in ROLES:
