@@ -111,6 +111,7 @@ class Replicas(click.ParamType[tuple[str, int]]):
 @click.option("--failures-seed", type=int, help="Seed of failures alone.")
 @click.option("--json", "json_path", type=FILE, help="Write what was found here.")
 @click.option("--csv", "csv_path", type=FILE, help="Write a line for every request here.")
+@click.option("--page", "page_path", type=FILE, help="Write a page with plots (HTML, one file) here.")
 @click.option("--force", is_flag=True, help="Write over existing files.")
 def command(
     *,
@@ -134,6 +135,7 @@ def command(
     failures_seed: int | None,
     json_path: Path | None,
     csv_path: Path | None,
+    page_path: Path | None,
     force: bool,
 ) -> None:
     """Simulate, show, write."""
@@ -149,7 +151,7 @@ def command(
         return read(traffic, format=kind, block_tokens=block_tokens, seeds=seeds, scaling=scaling)
 
     try:
-        for path in (json_path, csv_path):
+        for path in (json_path, csv_path, page_path):
             if path is not None:
                 output.check(path, force=force)
         described = cluster_file.read(cluster, profile_of=profile)
@@ -169,6 +171,11 @@ def command(
         if json_path is not None:
             about = {"cluster": described.name, "traffic": traffic.name, "seed": seed}
             output.write_json(json_path, found.results, about=about, force=force)
+        if page_path is not None:
+            from swingpool.simulate.page import page  # plotly takes a while to start
+
+            text = page(found.results, cluster=described.name, traffic=traffic.name, seed=seed)
+            output.write_text(page_path, text, force=force)
     except (cluster_file.ClusterFileError, TrafficError, SimulationError, output.OutputError) as error:
         raise click.ClickException(str(error)) from error
     _leave(found)

@@ -47,8 +47,17 @@ def write_json(path: Path, results: tuple[Result, ...], *, about: dict[str, obje
         OutputError: it cannot be written.
     """
     content = {**about, "results": [dataclasses.asdict(result) for result in results]}
+    write_text(path, json.dumps(content, indent=2) + "\n", force=force)
+
+
+def write_text(path: Path, text: str, *, force: bool) -> None:
+    """Write a text.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
     with _open(path, force=force) as file:
-        file.write(json.dumps(content, indent=2) + "\n")
+        file.write(text)
 
 
 @contextmanager

@@ -16,11 +16,16 @@ def table(results: tuple[Result, ...], *, title: str) -> Table:
     shown.add_column("")
     for result in results:
         shown.add_column(result.policy + ("" if result.finished else " (broken off)"), justify="right")
-    for section in (_requests(), _objectives(results[0]), _latencies(), _spent(), _changes()):
+    for section in sections(results):
         for name, text in section:
             shown.add_row(name, *(text(result) for result in results))
         shown.add_section()
     return shown
+
+
+def sections(results: tuple[Result, ...]) -> tuple[list[Row], ...]:
+    """Return the rows, each a name and what makes a result's cell, in the sections in which they are shown."""
+    return _requests(), _objectives(results[0]), _latencies(), _spent(), _changes()
 
 
 def _requests() -> list[Row]:
@@ -28,7 +33,7 @@ def _requests() -> list[Row]:
         ("requests", lambda result: f"{result.requests:,}"),
         ("completed", lambda result: f"{result.completed:,}"),
         ("refused, failed", lambda result: f"{result.refused:,}, {result.failed:,}"),
-        ("met TTFT and ITL", lambda result: _percent(result.attainment)),
+        ("met TTFT and ITL", lambda result: percent(result.attainment)),
         ("goodput per second", lambda result: _number(result.goodput_per_s)),
     ]
 
@@ -36,7 +41,7 @@ def _requests() -> list[Row]:
 def _objectives(first: Result) -> list[Row]:
     rows: list[Row] = []
     for index, one in enumerate(first.objectives):
-        name = f"{one.metric.upper()} within {_seconds(one.limit_s)} ({one.percentile})"
+        name = f"{one.metric.upper()} within {seconds(one.limit_s)} ({one.percentile})"
         rows.append((name, partial(_objective, index)))
     return rows
 
@@ -55,7 +60,7 @@ def _latencies() -> list[Row]:
 
 def _spent() -> list[Row]:
     return [
-        ("simulated", lambda result: _seconds(result.simulated_s)),
+        ("simulated", lambda result: seconds(result.simulated_s)),
         ("accelerator hours", lambda result: f"{result.accelerator_hours:.3f}"),
         ("cost", lambda result: "no price" if result.cost is None else f"{result.cost:.2f}"),
     ]
@@ -72,14 +77,15 @@ def _changes() -> list[Row]:
 
 
 def _attained(one: Attained) -> str:
-    return f"{_percent(one.share)} {'holds' if one.holds else 'FAILS'}"
+    return f"{percent(one.share)} {'holds' if one.holds else 'FAILS'}"
 
 
 def _spread(latency: Latency) -> str:
-    return ", ".join(_seconds(value) for value in (latency.p50_s, latency.p95_s, latency.p99_s))
+    return ", ".join(seconds(value) for value in (latency.p50_s, latency.p95_s, latency.p99_s))
 
 
-def _percent(share: float | None) -> str:
+def percent(share: float | None) -> str:
+    """Return a share in per cent; a dash for none."""
     return "-" if share is None else f"{share:.1%}"
 
 
@@ -87,7 +93,8 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def _seconds(value: float | None) -> str:
+def seconds(value: float | None) -> str:
+    """Return seconds in the unit that reads best; a dash for none."""
     if value is None:
         return "-"
     return f"{value * 1000:.3g} ms" if value < 1 else f"{value:,.4g} s" if value < 1000 else f"{value:,.0f} s"
