@@ -32,6 +32,8 @@ class Pod:
     runner: Runner
     created_s: float
     number: int
+    placed_s: float | None = None
+    """When it got its accelerators; None while it waits for them."""
     ready: bool = False
     deleting: bool = False
     flip: str = ""
@@ -53,7 +55,7 @@ class Pod:
             role=self.role,
             ready=self.ready,
             deleting=self.deleting,
-            unschedulable="",
+            unschedulable="" if self.placed_s is not None else "insufficient accelerators",
             waiting="",
             created_unix_s=START_UNIX_S + self.created_s,
             restarts=self.restarts,
@@ -115,7 +117,9 @@ class Pods:
         for pool in self._spec.pools:
             self.replicas[pool.name] = self._settings.replicas.get(pool.name, at_creation(pool))
             for _ in range(self.replicas[pool.name]):
-                self._ready(self._make(pool))
+                pod = self._make(pool)
+                pod.placed_s = self._timeline.now_s
+                self._ready(pod)
 
     def pool_views(self) -> tuple[PoolView, ...]:
         """Return the Deployments as the manager sees them."""
@@ -208,11 +212,22 @@ class Pods:
         beyond = len(alive) - self.replicas[pool_name]
         for _ in range(-beyond):
             self.starts += 1
-            pod = self._make(pool)
-            self._timeline.after(self._startup_s(pool), partial(self._ready, pod))
+            self._make(pool)
+        self._place()
         cheapest = sorted(alive, key=lambda pod: (pod.ready, pod.deletion_cost, -pod.created_s, -pod.number))
         for pod in cheapest[: max(0, beyond)]:
             self._end(pod)
+
+    def _place(self) -> None:
+        """Give waiting pods accelerators, oldest first, as far as there are any; the newest must not overtake."""
+        total = self._settings.accelerators
+        held = sum(pod.pool.accelerator.count for pod in self.pods.values() if pod.placed_s is not None)
+        for pod in [pod for pod in self.pods.values() if pod.placed_s is None and not pod.deleting]:
+            if total is not None and held + pod.pool.accelerator.count > total:
+                return
+            held += pod.pool.accelerator.count
+            pod.placed_s = self._timeline.now_s
+            self._timeline.after(self._startup_s(pod.pool), partial(self._ready, pod))
 
     def _end(self, pod: Pod) -> None:
         pod.deleting = True
@@ -233,9 +248,10 @@ class Pods:
         del self.pods[pod.name]
         self._changed(pod)
         pod.runner.crash()
+        self._place()
 
     def _count(self, pod: Pod, spent: Spent) -> None:
-        lived_s = self._timeline.now_s - pod.created_s
+        lived_s = 0.0 if pod.placed_s is None else self._timeline.now_s - pod.placed_s
         spent.accelerator_s += lived_s * pod.pool.accelerator.count
         spent.money += lived_s / 3600 * (0.0 if pod.pool.cost_per_hour is None else money(pod.pool.cost_per_hour))
         spent.preemptions += pod.runner.preemptions

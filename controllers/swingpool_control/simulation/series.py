@@ -19,7 +19,7 @@ FIRST_S = 5.0
 
 STARTING, ENDING = "starting", "ending"
 STATES = (names.ROLE_PREFILL, names.ROLE_DECODE, names.ROLE_DRAINING, STARTING, ENDING)
-"""What a worker is at a moment: its role, or that it is not ready yet, or being deleted."""
+"""A worker at a moment: in its role, not ready yet (it may wait for accelerators), or being deleted."""
 
 SHARES = (0.50, 0.95, 0.99)
 
@@ -154,8 +154,9 @@ class Series:
             if pod.name not in self._now:
                 self._now[pod.name] = (name, STARTING, pod.created_s)
             window.pools[name] = window.pools.get(name, 0) + 1
-            window.accelerators += pod.pool.accelerator.count
-            window.cost_per_hour += self._prices[name]
+            if pod.placed_s is not None:
+                window.accelerators += pod.pool.accelerator.count
+                window.cost_per_hour += self._prices[name]
         window.waiting_requests += waiting_requests
         window.waiting_prompt_tokens += waiting_prompt_tokens
 

@@ -52,6 +52,8 @@ class Settings:
     failures: Failures = Failures()
     replicas: Mapping[str, int] = field(default_factory=dict)
     """Workers that are ready at the start, by pool; a pool that is missing has its `replicas.min` or `count`."""
+    accelerators: int | None = None
+    """How many there are for all pods together; pods beyond them wait until others end. None is as many as it takes."""
     startup_s: float | None = None
     """Seconds from a pod's creation to its first answer; None is what each pool's profile says."""
     swing_period_s: float = 1.0

@@ -177,3 +177,18 @@ def test_a_broken_off_simulation_tells_what_it_has() -> None:
     result = simulation.result()
     assert not result.finished
     assert 0 < result.completed < len(load(6, 60))
+
+
+def test_pods_beyond_the_accelerators_wait_until_others_end() -> None:
+    pools = [
+        {"name": "prefill", "role": "Prefill", "replicas": {"min": 1, "max": 8}},
+        {"name": "decode", "role": "Decode", "replicas": {"min": 1, "max": 8}},
+    ]
+    overload = load(20, 60, prompt=600, output=5)
+    settings = Settings(policy=POLICIES["hpa"], startup_s=5.0, prefix_caching=False)
+    free, _ = simulate(spec(pools), overload, settings)
+    bounded, _ = simulate(spec(pools), overload, replace(settings, accelerators=4))
+    assert max(window.accelerators for window in free.windows) > 4
+    assert max(window.accelerators for window in bounded.windows) <= 4
+    assert bounded.accelerator_hours <= 4 * bounded.simulated_s / 3600
+    assert bounded.completed == free.completed == len(overload)
