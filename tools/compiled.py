@@ -43,7 +43,7 @@ from mypyc.build import mypycify
 from setuptools import setup
 
 extensions = mypycify(
-    ["--config-file", sys.argv[1], *sys.argv[2:]], opt_level="3", debug_level="0", multi_file=True
+    ["--config-file", sys.argv[1], *sys.argv[2:]], opt_level="2", debug_level="0"
 )
 setup(name="swingpool-compiled", ext_modules=extensions, script_args=["-q", "build_ext", "--inplace", "-j2"])
 """

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, fields, replace
 
 from swingpool_control.engine.curve import Curve
+from swingpool_control.engine.model import PerformanceModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,7 @@ COEFFICIENTS = tuple(field.name for field in fields(StepCost) if field.name != "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinearModel:
+class LinearModel(PerformanceModel):
     """A `PerformanceModel` from a handful of coefficients.
 
     Raises:
@@ -103,14 +104,16 @@ class LinearModel:
             return 0.0
         cost = self.step
         seconds = cost.base_s + cost.sequence_s * decode_sequences + cost.context_token_s * decode_context_tokens
-        seconds += cost.over_sequence_s * max(0, decode_sequences - cost.sequence_knee)
+        if decode_sequences > cost.sequence_knee:
+            seconds += cost.over_sequence_s * (decode_sequences - cost.sequence_knee)
         if prefill_tokens:
             seconds += (
                 cost.prefill_base_s
                 + cost.prefill_token_s * prefill_tokens
                 + cost.prefill_context_token2_s * prefill_context_tokens
-                + cost.prefill_over_token_s * max(0, prefill_tokens - cost.prefill_knee_tokens)
             )
+            if prefill_tokens > cost.prefill_knee_tokens:
+                seconds += cost.prefill_over_token_s * (prefill_tokens - cost.prefill_knee_tokens)
             if cost.prefill_curve is not None:
                 seconds += cost.prefill_curve.at(prefill_tokens)
         return seconds
@@ -124,7 +127,8 @@ class LinearModel:
             return 0.0
         cost = self.step
         each_s = cost.base_s + cost.sequence_s * sequences
-        each_s += cost.over_sequence_s * max(0, sequences - cost.sequence_knee)
+        if sequences > cost.sequence_knee:
+            each_s += cost.over_sequence_s * (sequences - cost.sequence_knee)
         return steps * each_s + cost.context_token_s * (steps * context_tokens + sequences * (steps * (steps - 1) // 2))
 
     def transfer_s(self, *, tokens: int) -> float:

@@ -5,37 +5,48 @@ expressed through one primitive, the duration of one engine iteration, so that p
 contradict one another.
 """
 
-from typing import Protocol
+from abc import ABC, abstractmethod
 
 
-class PerformanceModel(Protocol):
-    """One (model, accelerator, engine layout)."""
+class PerformanceModel(ABC):
+    """One (model, accelerator, engine layout).
+
+    A base class rather than a protocol, so that compiled callers reach a compiled model directly.
+    """
+
+    __slots__ = ()
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """What it models, for reasons and logs."""
         ...
 
     @property
+    @abstractmethod
     def kv_capacity_tokens(self) -> int:
         """Tokens of KV cache that one worker holds."""
         ...
 
     @property
+    @abstractmethod
     def max_batched_tokens(self) -> int:
         """Tokens per iteration, the chunked prefill budget."""
         ...
 
     @property
+    @abstractmethod
     def max_sequences(self) -> int:
         """Sequences per iteration."""
         ...
 
     @property
+    @abstractmethod
     def startup_s(self) -> float:
         """Seconds from a pod's creation to its first served request."""
         ...
 
+    @abstractmethod
     def step_s(
         self, *, prefill_tokens: int, prefill_context_tokens: int, decode_sequences: int, decode_context_tokens: int
     ) -> float:
@@ -50,6 +61,7 @@ class PerformanceModel(Protocol):
         """
         ...
 
+    @abstractmethod
     def decode_steps_s(self, *, steps: int, sequences: int, context_tokens: int) -> float:
         """Duration of so many decode iterations in a row of the same sequences, in seconds: the sum of their `step_s`.
 
@@ -63,6 +75,7 @@ class PerformanceModel(Protocol):
         """
         ...
 
+    @abstractmethod
     def transfer_s(self, *, tokens: int) -> float:
         """Seconds to move the KV cache of so many tokens from one worker to another, alone on the link."""
         ...

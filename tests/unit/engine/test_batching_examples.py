@@ -1,6 +1,6 @@
 """The engine by worked examples: the numbers were computed by hand."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -10,7 +10,7 @@ from swingpool_control.engine.work import Iteration, Limits, Request, Token
 
 
 def model(**changes: float) -> LinearModel:
-    costs = {"prefill_base_s": 0.1, "prefill_token_s": 0.01, "prefill_context_token2_s": 0.001}
+    costs: dict[str, Any] = {"prefill_base_s": 0.1, "prefill_token_s": 0.01, "prefill_context_token2_s": 0.001}
     return LinearModel(
         name="by hand",
         step=StepCost(base_s=1.0, sequence_s=0.2, context_token_s=0.03, **{**costs, **changes}),
