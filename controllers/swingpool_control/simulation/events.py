@@ -1,6 +1,7 @@
 """The virtual clock: what happens when, in one order that depends on nothing but the events themselves."""
 
 import heapq
+from collections import deque
 from collections.abc import Callable
 
 
@@ -66,3 +67,52 @@ class Timeline:
         self.now_s, order, event = heapq.heappop(self._heap)
         event.happen(order)
         return True
+
+
+class Waiting:
+    """Something that happens after a time unless it is not wanted any more by then."""
+
+    __slots__ = ("wanted",)
+
+    def __init__(self) -> None:
+        self.wanted = True
+
+    def due(self) -> None:
+        """The time has passed, and it is wanted still."""
+        raise NotImplementedError
+
+
+class Later(Event):
+    """Things that wait for equally long: however many they are, one event stands on the timeline.
+
+    Args:
+        timeline: the clock.
+        delay_s: how long each waits.
+    """
+
+    __slots__ = ("_delay_s", "_queue", "_stands", "_timeline")
+
+    def __init__(self, timeline: Timeline, delay_s: float) -> None:
+        self._timeline = timeline
+        self._delay_s = delay_s
+        self._queue: deque[tuple[float, Waiting]] = deque()
+        self._stands = False
+
+    def add(self, waiting: Waiting) -> None:
+        """Let something wait from now on."""
+        due_s = self._timeline.now_s + self._delay_s
+        self._queue.append((due_s, waiting))
+        if not self._stands:
+            self._stands = True
+            self._timeline.put(due_s, self)
+
+    def happen(self, order: int) -> None:
+        """Let happen what is due; pass over what is not wanted."""
+        queue, now_s = self._queue, self._timeline.now_s
+        while queue and (queue[0][0] <= now_s or not queue[0][1].wanted):
+            waiting = queue.popleft()[1]
+            if waiting.wanted:
+                waiting.due()
+        self._stands = bool(queue)
+        if queue:
+            self._timeline.put(queue[0][0], self)
