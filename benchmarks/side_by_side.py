@@ -36,6 +36,8 @@ class Case:
     prefix_caching: bool = False
     price_per_hour: str = "3.50"
     scale_down_window: str = "5m"
+    accelerators: int | None = None
+    """That there are; None is as many as it takes."""
     profile_text: str | None = None
     """A profile's text instead of the built-in one."""
 
@@ -93,6 +95,7 @@ def simulate(
         future=case.arrivals,
         replicas=start,
         startup_s=case.startup_s,
+        accelerators=case.accelerators,
         prefix_caching=case.prefix_caching,
         queue_timeout_s=PATIENCE_S,
     )
