@@ -35,7 +35,7 @@ class VLLMEnvironment:
 
     directory: Path
     model: Path
-    """A model of a few hundred thousand parameters, with a tokenizer whose words are `w0` to `w508`."""
+    """A model with random weights, and a tokenizer whose words are `w0` to `w508`."""
 
     @property
     def python(self) -> Path:
@@ -43,41 +43,45 @@ class VLLMEnvironment:
         return self.directory / "bin" / "python"
 
 
-def present() -> VLLMEnvironment | None:
+def present(model: str = "tiny") -> VLLMEnvironment | None:
     """Return the environment if it is there already, without making anything."""
-    found = _place()
+    found = _place(model)
     complete = (found.directory / _COMPLETE).exists() and (found.model / _COMPLETE).exists()
     return found if complete else None
 
 
-def environment(progress: Progress = silent) -> VLLMEnvironment:
+def environment(progress: Progress = silent, model: str = "tiny") -> VLLMEnvironment:
     """Return the environment, made first if the cache lacks it; whoever comes meanwhile waits for it.
+
+    Args:
+        progress: told of what is made.
+        model: `tiny` or `small`.
 
     Raises:
         EnvironmentError: it cannot be made on this machine, or its making failed.
     """
-    found = present()
+    found = present(model)
     if found is not None:
         return found
     here = (platform.system(), platform.machine())
     if here != _NEEDED:
         raise EnvironmentError(f"vLLM's CPU build is for Linux on x86-64; this is {' on '.join(here)}")
-    place = _place()
+    place = _place(model)
     with lock("vllm", progress):
         if not (place.directory / _COMPLETE).exists():
             _install(place.directory, progress)
         if not (place.model / _COMPLETE).exists():
-            _make_model(place, progress)
+            _make_model(place, model, progress)
     return place
 
 
-def _place() -> VLLMEnvironment:
+def _place(model: str) -> VLLMEnvironment:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     made_of = REQUIREMENTS.read_bytes() + f"{version} {_POLLING}".encode()
     digest = hashlib.sha256(made_of).hexdigest()[:16]
-    model = hashlib.sha256(MODEL_SCRIPT.read_bytes()).hexdigest()[:16]
+    script = hashlib.sha256(MODEL_SCRIPT.read_bytes()).hexdigest()[:16]
     root = cache() / "vllm"
-    return VLLMEnvironment(directory=root / digest, model=root / f"model-{model}")
+    return VLLMEnvironment(directory=root / digest, model=root / f"{model}-{script}")
 
 
 def _install(directory: Path, progress: Progress) -> None:
@@ -115,10 +119,10 @@ def _pause_polling(directory: Path) -> None:
         raise EnvironmentError(f"{_POLLING[0]!r} is in no nixl_cu*/_api.py: look how this version of NIXL sets it")
 
 
-def _make_model(place: VLLMEnvironment, progress: Progress) -> None:
-    progress("making the tiny model")
+def _make_model(place: VLLMEnvironment, model: str, progress: Progress) -> None:
+    progress(f"making the {model} model")
     place.model.mkdir(parents=True, exist_ok=True)
-    _run([str(place.python), str(MODEL_SCRIPT), str(place.model)], "making the tiny model")
+    _run([str(place.python), str(MODEL_SCRIPT), str(place.model), model], f"making the {model} model")
     (place.model / _COMPLETE).touch()
 
 

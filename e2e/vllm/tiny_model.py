@@ -6,13 +6,19 @@ wrong KV cache would go unseen.
 
 import sys
 
+SHAPES = {
+    "tiny": {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4},
+    "small": {"hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 8, "num_attention_heads": 8},
+}
+"""Tiny is for checks of answers; small computes long enough for its times to be those of an engine."""
+
 VOCABULARY = 512
 CONTEXT = 4096
 WIDTH_OF_WEIGHTS = 0.15
 PAD, BEGIN, END = "<pad>", "<s>", "</s>"
 
 
-def main(directory: str) -> None:
+def main(directory: str, shape: str) -> None:
     """Write model and tokenizer to a directory."""
     import torch  # type: ignore[import-not-found,unused-ignore]
     from tokenizers import Tokenizer  # type: ignore[import-not-found,unused-ignore]
@@ -27,11 +33,8 @@ def main(directory: str) -> None:
     torch.manual_seed(20)
     config = LlamaConfig(
         vocab_size=VOCABULARY,
-        hidden_size=128,
-        intermediate_size=256,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        **SHAPES[shape],
+        num_key_value_heads=SHAPES[shape]["num_attention_heads"] // 2,
         max_position_embeddings=CONTEXT,
         initializer_range=WIDTH_OF_WEIGHTS,
         bos_token_id=1,
@@ -52,4 +55,4 @@ def main(directory: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -67,19 +67,16 @@ async def _lease(session: aiohttp.ClientSession, small: str, other: str) -> Find
 
 
 async def _no_blocks_for_generation(session: aiohttp.ClientSession, small: str, other: str) -> Finding:
-    requests = drawn(12, seed=42, prompt_tokens=_PROMPT, output_tokens=(60, 80))
+    requests = drawn(12, seed=42, prompt_tokens=(90, 110), output_tokens=(140, 160))
     expected = await at_once(session, other, requests, in_flight=12)
     found = await at_once(session, small, requests, in_flight=12)
+    preemptions = await metric(session, small, "vllm:num_preemptions_total")
     errors = [one.error for one in (*expected, *found) if one.error]
     same = sum(a.tokens == b.tokens for a, b in zip(expected, found, strict=True))
     return Finding(
-        claim="a worker asked for twice as much as it has blocks for serves all of it, token-exact",
-        holds=not errors and same == len(requests),
-        figures={
-            "requests": len(requests),
-            "same": same,
-            "preemptions": await metric(session, small, "vllm:num_preemptions_total"),
-        },
+        claim="a worker whose blocks run out amid generation preempts, and serves all of it token-exact",
+        holds=not errors and same == len(requests) and preemptions > 0,
+        figures={"requests": len(requests), "same": same, "preemptions": preemptions},
         notes=tuple(errors),
     )
 

@@ -8,7 +8,7 @@ SHARE_OF_KV = 0.5
 """Of the KV cache, what a measurement may take: whoever else uses the worker keeps the rest."""
 
 SMALLEST_PROMPT = 16
-DECODE_ROOM = 64
+DECODE_ROOM = 32
 """Tokens that a decoding sequence generates at most while it is measured."""
 
 

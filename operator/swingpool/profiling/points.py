@@ -38,6 +38,8 @@ class Sampler:
         self._worker = worker
         self._other = other
         self._random = random
+        self._prompts: tuple[Point | None, list[list[int]]] = (None, [])
+        """Those of the point that is being measured: once they are in the prefix cache, they stay there."""
 
     async def sample(self, point: Point) -> float:
         """Return one sample, in seconds.
@@ -59,9 +61,11 @@ class Sampler:
 
     async def _decoding(self, point: Point, *, beside: list[int] | None) -> tuple[list[Timed], Timed | None]:
         """Let sequences decode together; once they all do, compute a prompt beside them."""
-        prompts = [self._prompt(point.context_tokens) for _ in range(point.sequences)]
-        for prompt in prompts:
-            await self._worker.stream(prompt, tokens=1)
+        if self._prompts[0] != point:
+            self._prompts = (point, [self._prompt(point.context_tokens) for _ in range(point.sequences)])
+            for prompt in self._prompts[1]:
+                await self._worker.stream(prompt, tokens=1)
+        prompts = self._prompts[1]
         settled = asyncio.Event()
         counts = [0] * len(prompts)
 
