@@ -57,6 +57,10 @@ PORT_MANAGER_METRICS = 9090
 
 HEADER_DESTINATION = "x-gateway-destination-endpoint"
 HEADER_REQUEST_ID = "x-request-id"
+HEADER_CLASS = "x-gateway-inference-objective"
+"""Names a request's class, as in the Gateway API inference extension."""
+HEADER_TENANT = "x-gateway-inference-fairness-id"
+"""Says whose a request is, as there."""
 
 MAX_CLUSTER_NAME = 40
 MAX_POOL_NAME = 20

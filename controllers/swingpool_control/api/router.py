@@ -6,8 +6,8 @@ from typing import Annotated
 from pydantic import Field
 
 from swingpool_control.api.base import ApiModel
-from swingpool_control.api.quantities import Duration, LabelKey, LabelValue
-from swingpool_control.api.rules import NO_WRITTEN_DEFAULT, Rule, immutable, rules
+from swingpool_control.api.quantities import Duration, LabelKey, LabelValue, PositiveDuration
+from swingpool_control.api.rules import NO_WRITTEN_DEFAULT, Rule, immutable, list_map, matches, rules
 
 
 class RouterType(StrEnum):
@@ -25,6 +25,70 @@ class ServiceType(StrEnum):
     LOAD_BALANCER = "LoadBalancer"
 
 
+ClassName = Annotated[
+    str,
+    Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"),
+    matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", message="must be a name of lowercase letters, digits and dashes"),
+]
+
+
+class Order(ApiModel):
+    """In what order prompts that wait go to prefill workers: first come, first served, but short ones sooner."""
+
+    age: Annotated[
+        PositiveDuration,
+        Field(
+            description="A prompt that has waited this long goes before all that have not, in the order of arrival, "
+            "whatever its class: nothing waits for ever behind what is shorter or more urgent."
+        ),
+    ] = "10s"
+
+
+class Overload(ApiModel):
+    """When requests are refused, with status 429 and the time after which to try again."""
+
+    max_wait: Annotated[
+        PositiveDuration,
+        Field(
+            description="Longest predicted wait for a prefill worker. Classes of lower priority wait longer, and so "
+            "are refused first."
+        ),
+    ] = "60s"
+    max_queued_tokens: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=1_000_000_000_000,
+            description="Prompt tokens that may wait in one router pod. The class of lowest priority gets half of "
+            "this, the highest all of it. Default: no limit.",
+        ),
+    ] = None
+
+
+class RequestClass(ApiModel):
+    """Requests that are alike in how urgent they are."""
+
+    name: Annotated[
+        ClassName,
+        Field(
+            description="A request names its class in the header x-gateway-inference-objective. Requests that name "
+            "none, or one that is not listed, are of the class `standard`, which need not be listed."
+        ),
+    ]
+    priority: Annotated[
+        int, Field(ge=-1000, le=1000, description="Classes of higher priority go first, and are refused last.")
+    ] = 0
+    ttft: Annotated[
+        PositiveDuration | None,
+        Field(
+            description="Objective of the time to first token, by which classes of equal priority are weighed. "
+            "Default: the longest of objectives.ttft."
+        ),
+    ] = None
+    age: Annotated[PositiveDuration | None, Field(description="As in order. Default: that.")] = None
+    max_wait: Annotated[PositiveDuration | None, Field(description="As in overload. Default: that.")] = None
+
+
 class BuiltInRouter(ApiModel):
     """Envoy with Swingpool's endpoint picker."""
 
@@ -32,6 +96,17 @@ class BuiltInRouter(ApiModel):
     service_type: Annotated[ServiceType, Field(description="Type of the router's Service, as Kubernetes calls it.")] = (
         ServiceType.CLUSTER_IP
     )
+    order: Annotated[Order, Field(description="In what order waiting prompts go to prefill workers.")] = Order()
+    overload: Annotated[Overload, Field(description="When requests are refused.")] = Overload()
+    classes: Annotated[
+        tuple[RequestClass, ...],
+        Field(
+            max_length=16,
+            description="Classes of requests. Within a class, tenants get equal shares of the prefill workers; a "
+            "request names its tenant in the header x-gateway-inference-fairness-id.",
+            json_schema_extra=list_map(),
+        ),
+    ] = ()
 
 
 class RoleLabels(ApiModel):

@@ -21,7 +21,17 @@ from swingpool_control.api.engine import (
 from swingpool_control.api.objectives import LatencyObjective, Objectives
 from swingpool_control.api.pools import Accelerator, Pool, PoolRole, ReplicaMode, Replicas
 from swingpool_control.api.quantities import Argument, ObjectName
-from swingpool_control.api.router import BuiltInRouter, ExternalRouter, RoleLabels, Router, RouterType, ServiceType
+from swingpool_control.api.router import (
+    BuiltInRouter,
+    ExternalRouter,
+    Order,
+    Overload,
+    RequestClass,
+    RoleLabels,
+    Router,
+    RouterType,
+    ServiceType,
+)
 from swingpool_control.api.rules import LIST_SET, Rule, immutable, list_map, matches, rules
 from swingpool_control.api.scaling import AcceleratorBudget, Budgets, Scaling, ScalingMode, Stabilization
 
@@ -42,11 +52,14 @@ __all__ = [
     "Model",
     "ModelCache",
     "Objectives",
+    "Order",
+    "Overload",
     "Pool",
     "PoolRole",
     "ProfileReference",
     "ReplicaMode",
     "Replicas",
+    "RequestClass",
     "RoleLabels",
     "Router",
     "RouterType",

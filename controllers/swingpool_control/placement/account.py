@@ -6,7 +6,7 @@ computed now and the one that follows. The end of the first prompt or the last o
 
 from swingpool_control import names
 from swingpool_control.engine.model import PerformanceModel
-from swingpool_control.placement.work import Pace, context2, prompt_s, prompts_s
+from swingpool_control.placement.work import Pace, context2, prompts_s
 
 LEAST_PACE, MOST_PACE = 0.05, 20.0
 """How far a worker may be faster or slower than its model says."""
@@ -65,6 +65,7 @@ class Account:
     Args:
         worker: `ip:port` of its HTTP API; unique.
         model: what it can do.
+        generation: workers of two generations cannot exchange KV cache.
     """
 
     __slots__ = (
@@ -74,15 +75,20 @@ class Account:
         "_own_s",
         "batch_end_s",
         "decode_context_tokens",
+        "decode_key",
         "decodes_in_flight",
         "deflected_until_s",
         "epoch",
         "following",
+        "following_s",
         "free_s",
+        "fullness",
+        "generation",
         "held_s",
         "in_rotation",
         "kv_usage",
         "now_batch",
+        "opens_s",
         "others_in_flight",
         "others_until_s",
         "over_at_s",
@@ -94,11 +100,13 @@ class Account:
         "prefills_in_flight",
         "role",
         "slowness",
+        "step_s",
         "worker",
     )
 
-    def __init__(self, worker: str, model: PerformanceModel) -> None:
+    def __init__(self, worker: str, model: PerformanceModel, *, generation: str = "") -> None:
         self.worker = worker
+        self.generation = generation
         self.pace = Pace(model)
         self.role = ""
         self.in_rotation = False
@@ -119,8 +127,18 @@ class Account:
         self.following = Batch()
         self.batch_end_s = 0.0
         """When the present batch should be done."""
+        self.following_s = 0.0
+        """What the batch after it should take."""
         self.free_s = 0.0
         """When all that was sent should be done."""
+        self.opens_s = 0.0
+        """When it may get the next prompt."""
+        self.step_s = 0.0
+        """Predicted time between two tokens with one request more."""
+        self.fullness = 0.0
+        """Share of its KV cache that is taken, or of its sequences: whichever is more."""
+        self.decode_key = 0.0
+        """Its rank among decode workers."""
         self.held_s = 0.0
         """Predicted seconds of prompts that wait for this very worker, which has their prefixes."""
         self.others_until_s = 0.0
@@ -161,7 +179,7 @@ class Account:
 
     def prefill_sent(self, tokens: int, uncached: int, *, now_s: float, hop_s: float) -> Leg:
         """Account for a prompt that is sent now; return what to hand back when it ends."""
-        if self.idle:
+        if not self.prefills_in_flight:
             self._number += 1
             self._began_s = now_s + hop_s
         joins = not self.now_batch.count
@@ -173,7 +191,8 @@ class Account:
             self.batch_end_s = self._began_s + self._batch_s(self.now_batch)
         else:
             self.following.add(leg)
-        self._foresee()
+            self.following_s = self._batch_s(self.following)
+        self.free_s = self.batch_end_s + self.following_s
         leg.predicted_s = self.free_s
         return leg
 
@@ -183,11 +202,10 @@ class Account:
         self.prefills_in_flight -= 1
         if leg.batch > self._number:
             self.following.drop(leg)
+            self.following_s = self._batch_s(self.following)
         elif leg.batch == self._number:
             self._ended_now(leg, now_s=now_s, served=served)
-        self._foresee()
-        if self.idle:
-            self.free_s = now_s
+        self.free_s = self.batch_end_s + self.following_s if self.prefills_in_flight else now_s
 
     def _ended_now(self, leg: Leg, *, now_s: float, served: bool) -> None:
         batch = self.now_batch
@@ -202,7 +220,7 @@ class Account:
         self._number += 1
         self.now_batch, self.following = self.following, Batch()
         self._began_s = now_s
-        self.batch_end_s = now_s + self._batch_s(self.now_batch)
+        self.batch_end_s, self.following_s = now_s + self.following_s, 0.0
 
     def _learn(self, now_s: float) -> None:
         predicted_s = self.batch_end_s - self._began_s
@@ -217,34 +235,44 @@ class Account:
             return 0.0
         return self.slowness * prompts_s(
             self.pace.model,
-            tokens=max(1, batch.tokens),
-            context_tokens2=max(0, batch.context_tokens2),
+            tokens=batch.tokens if batch.tokens > 1 else 1,
+            context_tokens2=batch.context_tokens2 if batch.context_tokens2 > 0 else 0,
             sequences=self.decodes_in_flight,
             resident_tokens=self.decode_context_tokens,
         )
 
-    def _foresee(self) -> None:
-        self.free_s = self.batch_end_s
-        if self.following.count:
-            self.free_s += self._batch_s(self.following)
+    def foresee_opening(self, lead_s: float, lead_share: float) -> float:
+        """Predict when it may get further prompts, shortly before its iteration ends; return its rank by that.
 
-    def opens_s(self, lead_s: float, lead_share: float) -> float:
-        """Return when it may get further prompts: shortly before the iteration under way ends."""
-        if self.idle:
-            return max(self.others_until_s, self.penalty_until_s, self.free_s) - (
-                IDLE_FIRST_S if max(self.others_until_s, self.penalty_until_s) <= self.free_s else 0.0
-            )
-        one_s = min(self.batch_end_s - self._began_s, self.slowness * self.pace.budget * self.pace.token_s)
-        end_s = self.free_s if self.following.tokens >= self.pace.budget else self.batch_end_s
-        return max(end_s - lead_s - lead_share * one_s, self.penalty_until_s)
+        Among those that may, those that have nothing to do come first, the one that has had nothing for longest before
+        the others.
+        """
+        blocked_s = self.penalty_until_s
+        if not self.prefills_in_flight:
+            blocked_s = self.others_until_s if self.others_until_s > blocked_s else blocked_s
+            self.opens_s = blocked_s if blocked_s > self.free_s else self.free_s
+            return self.opens_s if blocked_s > self.free_s else self.free_s - IDLE_FIRST_S
+        pace = self.pace
+        one_s = self.batch_end_s - self._began_s
+        full_s = self.slowness * pace.budget * pace.token_s
+        end_s = self.free_s if self.following.tokens >= pace.budget else self.batch_end_s
+        opens_s = end_s - lead_s - lead_share * (one_s if one_s < full_s else full_s)
+        self.opens_s = opens_s if opens_s > blocked_s else blocked_s
+        return self.opens_s
 
-    def done_s(self, tokens: int, uncached: int, *, now_s: float) -> float:
-        """Return when a prompt would be done that is sent now or, if that is too early, as soon as it may be."""
-        alone_s = prompt_s(self.pace.model, tokens, uncached)
+    def done_s(self, alone_s: float, *, now_s: float) -> float:
+        """Return when a prompt would be done that is sent now or, if that is too early, as soon as it may be.
+
+        Args:
+            alone_s: what the model says that it takes alone.
+            now_s: the time.
+        """
+        start_s = self.free_s if self.free_s > now_s else now_s
+        start_s = max(start_s, self.others_until_s)
+        start_s = max(start_s, self.penalty_until_s)
         if self.following.count:
             alone_s -= self.pace.base_s  # it joins an iteration that others pay for
-        start_s = max(now_s, self.free_s, self.others_until_s, self.penalty_until_s) + self.held_s
-        return start_s + self.slowness * alone_s
+        return start_s + self.held_s + self.slowness * alone_s
 
     # Decode
 
@@ -266,32 +294,31 @@ class Account:
         mean = self.decode_context_tokens // own if own else 0
         return own + self.others_in_flight, self.decode_context_tokens + self.others_in_flight * mean
 
-    def step_s(self) -> float:
-        """Return the predicted time between two tokens with one request more."""
+    def foresee_steps(self) -> float:
+        """Predict the time between two tokens with one request more, and how full it is; return its rank by that."""
         sequences, context = self.residents()
-        return self.pace.model.step_s(
+        model = self.pace.model
+        self.step_s = model.step_s(
             prefill_tokens=0,
             prefill_context_tokens=0,
             decode_sequences=sequences + 1,
             decode_context_tokens=context + context // (sequences or 1),
         )
-
-    def fullness(self) -> float:
-        """Return the share of its KV cache that is taken, or of its sequences: whichever is more."""
-        sequences, context = self.residents()
-        model = self.pace.model
-        return max(context / model.kv_capacity_tokens, sequences / model.max_sequences, self.kv_usage)
-
-    def decode_key(self) -> float:
-        """Return its place among decode workers: predicted time between tokens, and more if it is full."""
-        over = self.fullness() - FULL_SHARE
-        key = self.step_s() + (FULL_S * (1.0 + over) if over > 0 else 0.0)
-        return key + MOST_PENALTY_S if self.penalised else key
+        used, seats = context / model.kv_capacity_tokens, sequences / model.max_sequences
+        used = used if used > self.kv_usage else self.kv_usage
+        self.fullness = used if used > seats else seats
+        key = self.step_s
+        if self.fullness > FULL_SHARE:
+            key += FULL_S * self.fullness
+        if self.penalised:
+            key += MOST_PENALTY_S
+        self.decode_key = key
+        return key
 
     @property
     def full(self) -> bool:
         """Whether it should get no further request as long as another worker has room."""
-        return self.fullness() > FULL_SHARE
+        return self.fullness > FULL_SHARE
 
     # What it reports
 

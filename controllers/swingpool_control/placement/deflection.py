@@ -2,6 +2,8 @@
 
 from swingpool_control.placement.account import FULL_SHARE, Account
 from swingpool_control.placement.limits import DeflectionLimits
+from swingpool_control.placement.roster import Roster
+from swingpool_control.placement.settings import PlacementSettings
 from swingpool_control.placement.ticket import Ticket
 from swingpool_control.placement.work import context2, prompts_s
 
@@ -12,76 +14,121 @@ MOST_SAVED = 4.0
 class Offer:
     """What a decode worker can do for a prompt."""
 
-    __slots__ = ("account", "begins_s", "done_s", "over")
+    __slots__ = ("account", "done_s", "over", "wait_s")
 
-    def __init__(self, account: Account, begins_s: float, done_s: float, over: int) -> None:
+    def __init__(self, account: Account, done_s: float, over: int, wait_s: float) -> None:
         self.account = account
-        self.begins_s = begins_s
         self.done_s = done_s
         """When its first token should be there."""
         self.over = over
         """Times between its residents' tokens that it would make longer than the limit."""
-
-    @property
-    def residents_wait_s(self) -> float:
+        self.wait_s = wait_s
         """What all residents together would wait for it."""
-        return (self.done_s - self.begins_s) * self.account.residents()[0]
+
+    def take(self) -> None:
+        """Account for the prompt, which goes there."""
+        self.account.deflected_until_s = self.done_s
+        self.account.over_left -= self.over
 
 
-def offer(
-    account: Account, ticket: Ticket, *, blocks: int, limits: DeflectionLimits, now_s: float, hop_s: float
+def cheapest(
+    ticket: Ticket, roster: Roster, limits: DeflectionLimits, settings: PlacementSettings, *, now_s: float
 ) -> Offer | None:
-    """Return what a decode worker can do for a prompt within the limits, None if that is nothing.
+    """Return the decode worker that has a prompt's first token sooner than two workers would, if there is one.
+
+    What its residents wait counts against it.
+    """
+    holders = roster.prefixes.holders(ticket.hashes, now_s=now_s) if ticket.hashes else _NOBODY
+    split_s = _split_s(ticket, roster, holders, settings, now_s=now_s)
+    best: Offer | None = None
+    least_s = split_s
+    for account in _asked(roster, holders):
+        if account.deflected_until_s > now_s or account.fullness > FULL_SHARE:
+            continue
+        there = ticket.cached(holders.get(account.worker, 0))
+        offer = _offer(account, ticket, there, limits, settings, now_s=now_s, before_s=least_s)
+        if offer is not None:
+            best, least_s = offer, offer.done_s + settings.resident_weight * offer.wait_s
+    return best
+
+
+def _asked(roster: Roster, holders: dict[str, int]) -> list[Account]:
+    asked = roster.decoders.first(1)
+    for worker in holders:
+        holder = roster.get(worker)
+        if holder is not None and holder.generates and holder not in asked:
+            asked.append(holder)
+    return asked
+
+
+def _split_s(
+    ticket: Ticket, roster: Roster, holders: dict[str, int], settings: PlacementSettings, *, now_s: float
+) -> float:
+    """Return when a prompt's first token should be there if two workers serve it."""
+    first = roster.openings.top()
+    decoder = roster.decoders.top()
+    if first is None or decoder is None:
+        return 0.0
+    done_s = first.done_s(ticket.alone_s(first, holders.get(first.worker, 0)), now_s=now_s)
+    for worker, blocks in holders.items():
+        holder = roster.get(worker)
+        if holder is not None and holder.takes_prompts and holder is not first:
+            done_s = min(done_s, holder.done_s(ticket.alone_s(holder, blocks), now_s=now_s))
+    there = ticket.cached(holders.get(decoder.worker, 0))
+    moved_s = decoder.model.transfer_s(tokens=ticket.tokens - there)
+    return done_s + moved_s + 1.5 * decoder.step_s + 2 * settings.hop_s
+
+
+def _offer(
+    account: Account,
+    ticket: Ticket,
+    there: int,
+    limits: DeflectionLimits,
+    settings: PlacementSettings,
+    *,
+    now_s: float,
+    before_s: float,
+) -> Offer | None:
+    """Return what a decode worker can do for a prompt within the limits, if that is soon enough.
 
     One prompt at a time: two in one iteration would make it as long as both together.
-
-    Args:
-        account: the decode worker.
-        ticket: the prompt.
-        blocks: leading blocks of it that the worker has.
-        limits: what its residents may wait.
-        now_s: the time.
-        hop_s: from here to the worker.
     """
-    uncached = ticket.tokens - ticket.cached(blocks)
-    if limits.itl_s <= 0 or uncached > limits.most_tokens or account.deflected_until_s > now_s:
-        return None
-    if account.fullness() + ticket.tokens / account.model.kv_capacity_tokens > FULL_SHARE:
+    uncached = ticket.tokens - there
+    if uncached > limits.most_tokens:
         return None
     sequences, context = account.residents()
+    begins_s = now_s + settings.hop_s + (account.step_s / 2 if sequences else 0.0)
+    alone_s = ticket.alone_s(account, there // ticket.block_tokens if there else 0)
+    if begins_s + alone_s * (1.0 + settings.resident_weight * sequences) >= before_s:
+        return None  # at the very best; what follows costs more to find out
     model = account.model
-    some = min(uncached, model.max_batched_tokens)
-    step_s = model.step_s(
-        prefill_tokens=some,
-        prefill_context_tokens=context2(ticket.tokens - uncached + some, some),
-        decode_sequences=sequences,
-        decode_context_tokens=context,
-    )
-    over = 0
-    if sequences and step_s > limits.itl_s:
-        over = -(-uncached // model.max_batched_tokens)
-        save(account, limits, now_s=now_s)
-        if over > account.over_left:
-            return None
-    begins_s = now_s + hop_s + (account.step_s() / 2 if sequences else 0.0)
-    done_s = begins_s + prompts_s(
+    if account.fullness + ticket.tokens / model.kv_capacity_tokens > FULL_SHARE:
+        return None
+    takes_s = prompts_s(
         model,
         tokens=uncached,
         context_tokens2=context2(ticket.tokens, uncached),
         sequences=sequences,
         resident_tokens=context,
     )
-    return Offer(account, begins_s, done_s, over)
-
-
-def take(chosen: Offer) -> None:
-    """Account for an offer that was taken."""
-    chosen.account.deflected_until_s = chosen.done_s
-    chosen.account.over_left -= chosen.over
+    over = -(-uncached // model.max_batched_tokens)
+    if not sequences or takes_s <= limits.itl_s * over:
+        over = 0
+    else:
+        save(account, limits, now_s=now_s)
+        if over > account.over_left:
+            return None
+    wait_s = takes_s * sequences
+    if begins_s + takes_s + settings.resident_weight * wait_s >= before_s:
+        return None
+    return Offer(account, begins_s + takes_s, over, wait_s)
 
 
 def save(account: Account, limits: DeflectionLimits, *, now_s: float) -> None:
     """Credit a worker with the share of times between tokens since the last look that may be longer than the limit."""
     passed_s = now_s - account.over_at_s
     account.over_at_s = now_s
-    account.over_left = min(MOST_SAVED, account.over_left + limits.over_share * passed_s / account.step_s())
+    account.over_left = min(MOST_SAVED, account.over_left + limits.over_share * passed_s / account.step_s)
+
+
+_NOBODY: dict[str, int] = {}

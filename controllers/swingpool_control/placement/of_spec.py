@@ -1,5 +1,10 @@
 """What placement goes by, from an InferenceCluster's spec."""
 
+import math
+
+from swingpool_control.api import v1alpha1 as api
+from swingpool_control.api.engine import SchedulingPolicy
+from swingpool_control.api.quantities import seconds
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec, Objectives
 from swingpool_control.placement.limits import DeflectionLimits
 from swingpool_control.placement.settings import STANDARD, PlacementSettings, RequestClass
@@ -13,9 +18,26 @@ OVER_SHARE = 0.2
 
 def settings_of(spec: InferenceClusterSpec) -> PlacementSettings:
     """Return what the built-in router's placement goes by."""
-    ttft_s = max(by_percentile(spec.objectives.ttft).values())
+    built_in = spec.router.built_in
+    listed = {one.name: one for one in built_in.classes}
+    ordered = [listed.pop(STANDARD, api.RequestClass(name=STANDARD)), *listed.values()]
+    longest_s = max(by_percentile(spec.objectives.ttft).values())
     return PlacementSettings(
-        classes=(RequestClass(name=STANDARD, ttft_s=ttft_s),), limits=default_limits(spec.objectives)
+        classes=tuple(
+            RequestClass(
+                name=one.name,
+                priority=one.priority,
+                ttft_s=longest_s if one.ttft is None else seconds(one.ttft),
+                age_s=seconds(one.age or built_in.order.age),
+                most_wait_s=seconds(one.max_wait or built_in.overload.max_wait),
+            )
+            for one in ordered
+        ),
+        most_queued_tokens=math.inf
+        if built_in.overload.max_queued_tokens is None
+        else built_in.overload.max_queued_tokens,
+        pass_priority=spec.engine.scheduling is SchedulingPolicy.PRIORITY,
+        limits=default_limits(spec.objectives),
     )
 
 

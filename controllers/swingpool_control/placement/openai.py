@@ -11,6 +11,7 @@ from typing import Any
 Body = dict[str, Any]
 
 KV_TRANSFER = "kv_transfer_params"
+PRIORITY = "priority"
 
 _ASK_TO_KEEP = {
     "do_remote_decode": True,
@@ -55,22 +56,33 @@ def shape_of(body: Mapping[str, Any], *, chat: bool) -> RequestShape:
     )
 
 
-def prefill_leg(body: Mapping[str, Any]) -> Body:
-    """Return the body by which a worker computes the prompt, generates one token and keeps the blocks."""
+def prefill_leg(body: Mapping[str, Any], *, priority: int | None = None) -> Body:
+    """Return the body by which a worker computes the prompt, generates one token and keeps the blocks.
+
+    Args:
+        body: the client's.
+        priority: what a worker that orders by priority is told, the smallest first; None tells it nothing.
+    """
     leg = {key: value for key, value in body.items() if key not in _NOT_IN_PREFILL}
     leg["stream"] = False
     leg["max_tokens"] = 1
     if "max_completion_tokens" in body:
         leg["max_completion_tokens"] = 1
     leg[KV_TRANSFER] = dict(_ASK_TO_KEEP)
+    if priority is not None:
+        leg[PRIORITY] = priority
     return leg
 
 
-def decode_leg(body: Mapping[str, Any], kv_transfer_params: Mapping[str, Any] | None) -> Body:
+def decode_leg(
+    body: Mapping[str, Any], kv_transfer_params: Mapping[str, Any] | None, *, priority: int | None = None
+) -> Body:
     """Return the client's body with the prefill leg's parameters, or with none: a client's own never get through."""
     leg = {key: value for key, value in body.items() if key != KV_TRANSFER}
     if kv_transfer_params is not None:
         leg[KV_TRANSFER] = dict(kv_transfer_params)
+    if priority is not None:
+        leg[PRIORITY] = priority
     return leg
 
 

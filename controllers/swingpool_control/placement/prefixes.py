@@ -67,14 +67,6 @@ class Prefixes:
                         return found
         return found
 
-    def lost(self, worker: str, hashes: tuple[int, ...], *, blocks: int) -> None:
-        """Take over that a worker had only so many leading blocks of a prompt."""
-        mine = self._blocks.get(worker)
-        for block in hashes[blocks:]:
-            if mine is not None and block in mine:
-                del mine[block]
-                self._drop(worker, block)
-
     def forget(self, worker: str) -> None:
         """Forget a worker that is gone, or has lost its cache."""
         for block in self._blocks.pop(worker, {}):

@@ -44,6 +44,10 @@ class Ranking:
         if known is not None:
             del self._entries[bisect_left(self._entries, known)]
 
+    def top(self) -> Account | None:
+        """Return the first, None if there is none."""
+        return self._entries[0][2] if self._entries else None
+
     def first(self, count: int) -> list[Account]:
         """Return the first so many."""
         return [entry[2] for entry in self._entries[:count]]

@@ -28,6 +28,8 @@ class Roster:
         """Prefill workers in rotation, by when they may get the next prompt."""
         self.decoders = Ranking()
         """Decode workers in rotation, by the time between two tokens."""
+        self.generating: dict[str, int] = {}
+        """Decode workers in rotation by their generation: only with those of its own can a worker exchange KV cache."""
         self.mean_output_tokens = MEAN_OUTPUT_TOKENS
         self._settings = settings
         self._accounts: dict[str, Account] = {}
@@ -56,7 +58,7 @@ class Roster:
         if self._accounts.get(account.worker) is account:
             del self._accounts[account.worker]
             self.openings.drop(account)
-            self.decoders.drop(account)
+            self._no_decoder(account)
             self.prefixes.forget(account.worker)
 
     def rank(self, account: Account) -> None:
@@ -64,13 +66,27 @@ class Roster:
         if self._accounts.get(account.worker) is not account:
             return
         if account.takes_prompts:
-            self.openings.put(account, account.opens_s(self._settings.lead_s, self._settings.lead_share))
+            self.openings.put(account, account.foresee_opening(self._settings.lead_s, self._settings.lead_share))
         elif account in self.openings:
             self.openings.drop(account)
         if account.generates:
-            self.decoders.put(account, account.decode_key())
-        elif account in self.decoders:
-            self.decoders.drop(account)
+            if account not in self.decoders:
+                self.generating[account.generation] = self.generating.get(account.generation, 0) + 1
+            self.decoders.put(account, account.foresee_steps())
+        else:
+            self._no_decoder(account)
+
+    def pairs(self) -> bool:
+        """Tell whether a prefill and a decode worker can exchange KV cache."""
+        return any(one.generation in self.generating for one in self.openings)
+
+    def _no_decoder(self, account: Account) -> None:
+        if account not in self.decoders:
+            return
+        self.decoders.drop(account)
+        self.generating[account.generation] -= 1
+        if not self.generating[account.generation]:
+            del self.generating[account.generation]
 
     # Accounting
 
@@ -127,7 +143,7 @@ class Roster:
 
     # Who generates
 
-    def decoder(self, ticket: Ticket, *, now_s: float, without: str = "") -> Account | None:
+    def decoder(self, ticket: Ticket, origin: Account, *, now_s: float) -> Account | None:
         """Return who should generate for a request whose prompt another worker has computed.
 
         That is where its tokens come fastest, or where so much of its conversation lies that fetching the rest makes up
@@ -135,30 +151,33 @@ class Roster:
 
         Args:
             ticket: the request.
+            origin: who computed its prompt, which cannot fetch the KV cache from itself.
             now_s: the time.
-            without: a worker that may not, since it holds the prompt's KV cache under another role.
         """
+        if not ticket.hashes:
+            for account in self.decoders:
+                if account is not origin and account.generation == origin.generation:
+                    return account
+            return None
+        holders = self.prefixes.holders(ticket.hashes, now_s=now_s)
+        asked = self.decoders.first(_LOOK_AT)
+        for worker in holders:
+            holder = self._accounts.get(worker)
+            if holder is not None and holder.generates and holder not in asked:
+                asked.append(holder)
         best: Account | None = None
         least_s = 0.0
-        holders = self.prefixes.holders(ticket.hashes, now_s=now_s) if ticket.hashes else _NOBODY
-        first = self.decoders.first(_LOOK_AT if holders else 1 + bool(without))
-        for account in first:
-            if account.worker != without and (best is None or holders):
-                cost_s = self._cost_s(ticket, account, holders.get(account.worker, 0))
-                if best is None or cost_s < least_s:
-                    best, least_s = account, cost_s
-        for worker, blocks in holders.items():
-            holder = self._accounts.get(worker)
-            if holder is None or not holder.generates or worker == without or holder in first:
+        for account in asked:
+            if account is origin or account.generation != origin.generation:
                 continue
-            cost_s = self._cost_s(ticket, holder, blocks)
-            if cost_s < least_s or best is None:
-                best, least_s = holder, cost_s
-        return best
-
-    def _cost_s(self, ticket: Ticket, account: Account, blocks: int) -> float:
-        transfer_s = account.model.transfer_s(tokens=ticket.tokens - ticket.cached(blocks))
-        return transfer_s + self.mean_output_tokens * account.decode_key()
+            there = ticket.cached(holders.get(account.worker, 0))
+            cost_s = account.model.transfer_s(tokens=ticket.tokens - there)
+            cost_s += self.mean_output_tokens * account.decode_key
+            if best is None or cost_s < least_s:
+                best, least_s = account, cost_s
+        return best or next(
+            (one for one in self.decoders if one is not origin and one.generation == origin.generation), None
+        )
 
     def fewest(self) -> list[Account]:
         """Return all workers in rotation, fewest requests first: for requests that neither role is made for."""
@@ -181,15 +200,16 @@ class Roster:
         same, other = (self.decoders, self.openings) if chosen in self.decoders else (self.openings, self.decoders)
         found = [chosen.worker]
         kept = most - 1 if len(other) else most
-        found += [one.worker for one in same.first(most) if one is not chosen][: kept - 1]
+        alike = [
+            one.worker for one in same.first(2 * most) if one is not chosen and one.generation == chosen.generation
+        ]
+        found += alike[: kept - 1]
         others = [one.worker for one in other.first(most) if one.worker != origin]
         if origin and any(one.worker == origin for one in other):
             others.append(origin)
         found += others[: most - len(found)]
         return tuple(found)
 
-
-_NOBODY: dict[str, int] = {}
 
 ROLES = (names.ROLE_PREFILL, names.ROLE_DECODE)
 """Roles in which a worker gets requests."""

@@ -29,7 +29,7 @@ class PlacementSettings:
     """All of it."""
 
     classes: tuple[RequestClass, ...] = (RequestClass(),)
-    """At least one; the first is that of requests that name none."""
+    """At least one; the first is that of requests that name none, or one that is not among them."""
     aging: float = 2.0
     """Seconds of predicted prompt time that a second of waiting outweighs."""
     most_queued_tokens: float = math.inf
@@ -50,5 +50,7 @@ class PlacementSettings:
     sooner than elsewhere."""
     prefix_ttl_s: float = 600.0
     """How long a worker is believed to have a prefix that nobody has used again."""
+    pass_priority: bool = False
+    """Whether workers order requests by priority themselves, and are told it."""
     limits: DeflectionLimits = NO_DEFLECTION
     """Until the swing controller says otherwise."""

@@ -1,6 +1,9 @@
 """One request while it waits and is placed: what placement needs to know of it."""
 
+from swingpool_control.engine.model import PerformanceModel
+from swingpool_control.placement.account import Account
 from swingpool_control.placement.settings import STANDARD
+from swingpool_control.placement.work import prompt_s
 
 
 class Ticket:
@@ -24,6 +27,7 @@ class Ticket:
         "hashes",
         "key",
         "kind",
+        "model",
         "number",
         "serial",
         "spread_s",
@@ -61,6 +65,8 @@ class Ticket:
         """Tokens to compute on the worker that has most of its prefix."""
         self.work_s = 0.0
         """Predicted seconds of prefill there, alone."""
+        self.model: PerformanceModel | None = None
+        """What that was predicted by."""
         self.spread_s = 0.0
         """Of those, what is beside an iteration's base; that of a long prompt counts in part."""
         self.key = 0.0
@@ -69,6 +75,19 @@ class Ticket:
         """Whether it is in the queue now."""
         self.serial = 0
         """Counts up each time that it is queued."""
+
+    def alone_s(self, account: Account, blocks: int) -> float:
+        """Return what a worker's model says that it takes alone, with so many of its blocks in the cache."""
+        uncached = self.tokens - self.cached(blocks) if blocks else self.tokens
+        if uncached == self.uncached and account.pace.model is self.model:
+            return self.work_s
+        return prompt_s(account.pace.model, self.tokens, uncached)
+
+    def estimate(self, account: Account, blocks: int) -> None:
+        """Note what it takes alone on the prefill worker that has most of it."""
+        self.uncached = self.tokens - self.cached(blocks) if blocks else self.tokens
+        self.model = account.pace.model
+        self.work_s = prompt_s(self.model, self.tokens, self.uncached)
 
     def cached(self, blocks: int) -> int:
         """Return the tokens that so many of its blocks spare; the last token is computed always."""

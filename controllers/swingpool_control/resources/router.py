@@ -7,6 +7,7 @@ and has Envoy drain while requests still run.
 import hashlib
 import json
 import math
+from typing import Any
 
 from swingpool_control import names
 from swingpool_control.api.quantities import seconds
@@ -24,10 +25,21 @@ from swingpool_control.resources.security import container_security_context, pod
 from swingpool_control.resources.settings import RenderSettings
 
 ANNOTATION_CONFIG_HASH = f"{names.GROUP}/config-hash"
-"""On the router's pods: hash of Envoy's bootstrap, so that a change of it rolls them."""
+"""On the router's pods: hash of what Envoy and the picker are told, so that a change of it rolls them."""
 
 CONFIG_DIRECTORY = "/etc/swingpool/envoy"
 BOOTSTRAP_KEY = "envoy.json"
+SPEC_KEY = "spec.json"
+"""What of the cluster's spec the picker places requests by."""
+PROFILE_DIRECTORY = "/etc/swingpool/profile"
+_OF_THE_SPEC: dict[str, Any] = {
+    "model": True,
+    "objectives": True,
+    "profile": True,
+    "engine": {"type", "simulated", "scheduling"},
+    "router": True,
+    "pools": {"__all__": {"name", "role", "accelerator", "engine"}},
+}
 
 SETTLE_S = 5
 """Seconds from a router pod's deletion to SIGTERM, in which clients' connections must have learnt of it."""
@@ -43,7 +55,7 @@ def children(owner: Owner, spec: InferenceClusterSpec, settings: RenderSettings)
     name = names.router(owner.name)
     labels = owner.labels(component=names.COMPONENT_ROUTER)
     selector = owner.selector(component=names.COMPONENT_ROUTER)
-    config = _config(owner, name=name, labels=labels)
+    config = _config(owner, spec, name=name, labels=labels)
     return (
         owner.child(api_version="v1", kind="ServiceAccount", name=name, labels=labels),
         *_permissions(owner, name=name, labels=labels),
@@ -68,9 +80,11 @@ def _permissions(owner: Owner, *, name: str, labels: dict[str, str]) -> tuple[Ma
     )
 
 
-def _config(owner: Owner, *, name: str, labels: dict[str, str]) -> Manifest:
+def _config(owner: Owner, spec: InferenceClusterSpec, *, name: str, labels: dict[str, str]) -> Manifest:
+    needed = spec.model_dump(mode="json", by_alias=True, exclude_none=True, include=_OF_THE_SPEC)
+    texts = {BOOTSTRAP_KEY: bootstrap(EnvoySettings(node_id=name)), SPEC_KEY: needed}
     return owner.child(api_version="v1", kind="ConfigMap", name=name, labels=labels) | {
-        "data": {BOOTSTRAP_KEY: json.dumps(bootstrap(EnvoySettings(node_id=name)), indent=2, sort_keys=True) + "\n"}
+        "data": {key: json.dumps(value, indent=2, sort_keys=True) + "\n" for key, value in texts.items()}
     }
 
 
@@ -111,9 +125,13 @@ def _deployment(
             {"name": "tmp", "emptyDir": {}},
         ],
     }
+    if spec.profile and spec.profile.config_map:
+        # Optional: the picker serves without it, by what it learns, and an admin may make the ConfigMap later.
+        source = {"name": spec.profile.config_map.name, "optional": True}
+        pod["volumes"].append({"name": "profile", "configMap": source})
     if settings.image_pull_secrets:
         pod["imagePullSecrets"] = [{"name": secret} for secret in settings.image_pull_secrets]
-    digest = hashlib.sha256(config["data"][BOOTSTRAP_KEY].encode()).hexdigest()[:16]
+    digest = hashlib.sha256(json.dumps(config["data"], sort_keys=True).encode()).hexdigest()[:16]
     return owner.child(api_version="apps/v1", kind="Deployment", name=name, labels=labels) | {
         "spec": {
             "replicas": spec.router.built_in.replicas,
@@ -167,6 +185,14 @@ def _envoy(settings: RenderSettings) -> Manifest:
 
 
 def _picker(owner: Owner, spec: InferenceClusterSpec, settings: RenderSettings) -> Manifest:
+    reference = spec.profile.config_map if spec.profile else None
+    mounts = [
+        {"name": "config", "mountPath": CONFIG_DIRECTORY, "readOnly": True},
+        {"name": "run", "mountPath": EDS_DIRECTORY},
+        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod's own
+    ]
+    if reference:
+        mounts.append({"name": "profile", "mountPath": PROFILE_DIRECTORY, "readOnly": True})
     return {
         "name": "picker",
         "image": settings.swingpool_image,
@@ -177,6 +203,8 @@ def _picker(owner: Owner, spec: InferenceClusterSpec, settings: RenderSettings) 
             *("--eds-file", EDS_FILE),
             *("--grpc-port", str(names.PORT_PICKER_GRPC), "--http-port", str(names.PORT_PICKER_HTTP)),
             *("--drain-timeout", str(_longest_request_s(spec))),
+            *("--spec-file", f"{CONFIG_DIRECTORY}/{SPEC_KEY}"),
+            *(("--profile-file", f"{PROFILE_DIRECTORY}/{reference.key}") if reference else ()),
         ],
         "ports": [{"name": "state", "containerPort": names.PORT_PICKER_HTTP, "protocol": "TCP"}],
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
@@ -184,10 +212,7 @@ def _picker(owner: Owner, spec: InferenceClusterSpec, settings: RenderSettings) 
         "readinessProbe": http_probe(path="/readyz", port="state", period_s=1, timeout_s=1, failures=2),
         "livenessProbe": liveness(path="/healthz", port="state", failures=3, stop_s=SETTLE_S + STOP_S),
         "lifecycle": sleep_before_stop(SETTLE_S),
-        "volumeMounts": [
-            {"name": "run", "mountPath": EDS_DIRECTORY},
-            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod's own
-        ],
+        "volumeMounts": mounts,
     }
 
 

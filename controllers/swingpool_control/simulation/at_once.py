@@ -36,6 +36,11 @@ class AtOnce:
         """Prompt tokens of those."""
         return sum(ticket.tokens for ticket in self._waiting)
 
+    @property
+    def serving(self) -> bool:
+        """Whether any worker is in rotation; who waits here waits for one."""
+        return not self._waiting
+
     def oldest_wait_s(self, now_s: float) -> float:
         """Return how long the oldest of them has waited; 0 if none waits."""
         return now_s - self._waiting[0].arrived_s if self._waiting else 0.0

@@ -25,6 +25,11 @@ class Placer(Protocol):
         """Prompt tokens of those."""
         ...
 
+    @property
+    def serving(self) -> bool:
+        """Whether any worker is in rotation, so that whatever waits will be served."""
+        ...
+
     def oldest_wait_s(self, now_s: float) -> float:
         """Return how long the oldest of them has waited; 0 if none waits."""
         ...

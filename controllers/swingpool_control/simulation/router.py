@@ -177,7 +177,11 @@ class Router:
             self._pump()
 
     def _give_up(self, flight: _Flight, tries: int) -> None:
-        if flight.ticket in self._flights and flight.tries == tries:
+        if flight.ticket not in self._flights or flight.tries != tries:
+            return
+        if self._placer.serving:
+            self._timeline.after(self._settings.queue_timeout_s, partial(self._give_up, flight, tries))
+        else:
             del self._flights[flight.ticket]
             self._placer.withdraw(flight.ticket)
             self._end(flight, "refused")

@@ -8,6 +8,7 @@ import uvloop
 from swingpool.cli.log_options import log_options
 from swingpool.kube import KubeError
 from swingpool.picker import eds
+from swingpool.picker.profiles import UnusableSpecError
 from swingpool.picker.run import PickerOptions, run
 from swingpool.telemetry.logs import LogFormat, LogLevel, configure
 from swingpool_control import names
@@ -23,6 +24,16 @@ _DEFAULTS = PickerOptions(cluster="", namespace="", eds_file=Path(EDS_FILE))
     "--workers-file",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Read the workers from this JSON file instead of from the API server.",
+)
+@click.option(
+    "--spec-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The cluster's spec as JSON, as far as requests are placed by it. Default: the API's own defaults.",
+)
+@click.option(
+    "--profile-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The performance profile, if the spec names a ConfigMap for it.",
 )
 @click.option(
     "--kubeconfig",
@@ -85,6 +96,8 @@ def command(
     cluster: str,
     namespace: str,
     workers_file: Path | None,
+    spec_file: Path | None,
+    profile_file: Path | None,
     kubeconfig: Path | None,
     eds_file: Path,
     init: bool,
@@ -110,6 +123,8 @@ def command(
         namespace=namespace,
         eds_file=eds_file,
         workers_file=workers_file,
+        spec_file=spec_file,
+        profile_file=profile_file,
         kubeconfig=kubeconfig,
         grpc_port=grpc_port,
         http_host=http_host,
@@ -121,5 +136,5 @@ def command(
     )
     try:
         uvloop.run(run(options))
-    except (KubeError, OSError) as error:
+    except (KubeError, OSError, UnusableSpecError) as error:
         raise click.ClickException(str(error)) from error

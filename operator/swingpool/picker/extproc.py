@@ -82,6 +82,8 @@ async def _process(flow: Flow, context: "grpc.aio.ServicerContext[Any, Any]") ->
         path=path,
         headers={name: value for name, value in headers.items() if name in PASSED_ON},
         body=message.request_body.body,
+        kind=headers.get(names.HEADER_CLASS, ""),
+        tenant=headers.get(names.HEADER_TENANT, ""),
     )
     if decides:
         outcome = await flow.decided(incoming, chat=route_path == CHAT_PATH)

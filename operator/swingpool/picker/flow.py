@@ -1,4 +1,4 @@
-"""One request's way through the picker: decide, wait if nobody can serve, run the prefill leg, hand over.
+"""One request's way through the picker: wait for its placement, run the prefill leg, hand over.
 
 No failure of a worker reaches the client from here as long as another worker is there: a failed leg is run on another
 prefill worker, then the request is served whole.
@@ -7,21 +7,25 @@ prefill worker, then the request is served whole.
 import itertools
 import logging
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
 from swingpool.picker import body as bodies
+from swingpool.picker.desk import Desk
 from swingpool.picker.fleet import Fleet
-from swingpool.picker.leg import Computed, Failed, PrefillClient, Refused
-from swingpool.picker.replies import Reply, unavailable
+from swingpool.picker.leg import Computed, Failed, LegResult, PrefillClient, Refused
+from swingpool.picker.replies import Reply, overloaded, unavailable
 from swingpool.picker.requests import Generations
 from swingpool.picker.traffic import Arrival, Traffic
 from swingpool_control.placement import openai
-from swingpool_control.placement.candidates import PlacementRequest
-from swingpool_control.placement.place import Hold, Split, Whole, any_order, decode_order, hosts_to_try, place
+from swingpool_control.placement.account import Account, Leg
+from swingpool_control.placement.overload import refusal
+from swingpool_control.placement.prompts import CHUNK_BYTES, chain_of
+from swingpool_control.placement.ticket import Ticket
 
 MOST_LEGS = 3
 """Prefill workers that a request is tried on before it is served whole."""
@@ -37,8 +41,6 @@ _LEAST_QUEUED_BYTES = 16 * 1024
 
 log = logging.getLogger(__name__)
 
-Decided = TypeVar("Decided")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incoming:
@@ -50,6 +52,9 @@ class Incoming:
     headers: Mapping[str, str]
     """What the prefill leg passes on."""
     body: bytes
+    kind: str = ""
+    """Name of its class, as it says; empty if it names none."""
+    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +75,7 @@ class _Request:
     body: dict[str, Any]
     shape: openai.RequestShape
     arrival: Arrival
-    tie: int
-    failed: frozenset[str] = frozenset()
-
-    @property
-    def placement(self) -> PlacementRequest:
-        return PlacementRequest(prompt_tokens=self.arrival.prompt_tokens, whole_because=self.shape.whole_because)
+    ticket: Ticket
 
 
 class Flow:
@@ -89,7 +89,8 @@ class Flow:
         self._generations = generations
         self._traffic = traffic
         self._queue_timeout_s = queue_timeout_s
-        self._ties = itertools.count()
+        self._desk = Desk(fleet, queue_timeout_s=queue_timeout_s)
+        self._numbers = itertools.count()
         self._queued_bytes = 0
 
     async def passed(self, *, body: bytes | None = None, size: int = 0) -> Route | Reply:
@@ -99,9 +100,13 @@ class Flow:
             body: the new body; None leaves the client's, if there is one.
             size: the body's bytes, as far as they are held here.
         """
-        tie = next(self._ties)
-        hosts = await self._queue(lambda: any_order(self._fleet.candidates(), tie=tie) or None, size)
-        return Route(hosts=hosts[:MOST_HOSTS], body=body) if hosts else self._no_worker()
+        with self._room(size) as there_is:
+            ends_s = time.monotonic() + self._queue_timeout_s
+            while not (fewest := self._fleet.dispatcher.roster.fewest()):
+                left_s = ends_s - time.monotonic()
+                if not there_is or left_s <= 0 or not await self._changed(left_s):
+                    return self._no_worker()
+        return Route(hosts=tuple(account.worker for account in fewest[:MOST_HOSTS]), body=body)
 
     async def carried(self, raw: bytes, *, is_json: bool) -> Route | Reply:
         """Choose a worker for a request of another kind, without what clients may not set."""
@@ -120,44 +125,60 @@ class Flow:
         shape = openai.shape_of(body, chat=chat)
         tokens = shape.prompt_tokens + (self._traffic.token_rate.tokens(shape.text_bytes) if shape.text_bytes else 0)
         arrival = self._traffic.arrived(incoming.path.partition("?")[0], tokens)
-        request = _Request(incoming=incoming, body=body, shape=shape, arrival=arrival, tie=next(self._ties))
-        outcome = await self._serve(request)
+        ticket = Ticket(
+            next(self._numbers),
+            arrival.prompt_tokens,
+            arrived_s=arrival.at_s,
+            kind=incoming.kind,
+            tenant=incoming.tenant,
+            hashes=chain_of(body, chat=chat),
+            block_tokens=self._traffic.token_rate.tokens(CHUNK_BYTES),
+            whole_because=shape.whole_because,
+        )
+        refused = refusal(self._fleet.dispatcher, ticket, time.monotonic())
+        if refused is not None:
+            self._traffic.metrics.decisions.labels("refused").inc()
+            self._traffic.metrics.errors.labels("overload").inc()
+            return overloaded(refused.why, retry_after_s=refused.retry_after_s)
+        request = _Request(incoming=incoming, body=body, shape=shape, arrival=arrival, ticket=ticket)
+        with self._room(len(incoming.body)) as there_is:
+            outcome = await self._serve(request) if there_is else self._no_worker()
         self._traffic.metrics.prompt_tokens.observe(arrival.prompt_tokens)
         return outcome
 
     async def _serve(self, request: _Request) -> Route | Reply:
         while True:
-            placement = await self._queue(lambda: self._placed(request), len(request.incoming.body))
-            match placement:
-                case None:
-                    return self._no_worker()
-                case Whole(workers=workers, why=why):
-                    log.debug("request %s is served whole: %s", request.incoming.request_id, why)
-                    self._traffic.metrics.decisions.labels("whole").inc()
-                    return self._hand_over(request, workers, params=None)
-                case Split(prefill=prefill):
-                    outcome = await self._prefilled(request, prefill)
-                    if outcome is not None:
-                        return outcome
+            started_s = time.monotonic()
+            assignment = await self._desk.place(request.ticket)
+            self._traffic.metrics.queue.observe(time.monotonic() - started_s)
+            if assignment is None:
+                return self._no_worker()
+            if assignment.leg is None:
+                log.debug("request %s is served whole: %s", request.incoming.request_id, assignment.why)
+                self._traffic.metrics.decisions.labels("deflected" if assignment.deflected else "whole").inc()
+                return self._hand_over(request, assignment.account, params=None)
+            outcome = await self._prefilled(request, assignment.account, assignment.leg)
+            if outcome is not None:
+                return outcome
 
-    def _placed(self, request: _Request) -> Split | Whole | None:
-        candidates = self._fleet.candidates()
-        placement = place(request.placement, candidates, tie=request.tie, failed=request.failed)
-        return None if isinstance(placement, Hold) else placement
-
-    async def _prefilled(self, request: _Request, address: str) -> Route | Reply | None:
+    async def _prefilled(self, request: _Request, account: Account, leg: Leg) -> Route | Reply | None:
         """Run a leg and hand over; return None if the request must be placed anew."""
-        worker = self._fleet.get(address)
+        worker = self._fleet.of(account)
         if worker is None:
+            self._fleet.dispatcher.prefill_ended(account, leg, now_s=time.monotonic(), served=False)
             return None
         started_s = time.monotonic()
-        result = await self._legs.run(
-            worker,
-            request.incoming.path,
-            orjson.dumps(openai.prefill_leg(request.body)),
-            headers=request.incoming.headers,
-            tokens=request.arrival.prompt_tokens,
-        )
+        result: LegResult | None = None
+        try:
+            result = await self._legs.run(
+                worker,
+                request.incoming.path,
+                orjson.dumps(openai.prefill_leg(request.body, priority=self._priority(request))),
+                headers=request.incoming.headers,
+            )
+        finally:
+            served = isinstance(result, Computed)
+            self._fleet.prefill_ended(worker, leg, served=served, at_fault=isinstance(result, Failed))
         metrics = self._traffic.metrics
         metrics.legs.labels(type(result).__name__.lower()).observe(time.monotonic() - started_s)
         match result:
@@ -169,68 +190,74 @@ class Flow:
                 log.warning("a prefill leg failed on %s: %s", worker.member.pod, why)
                 if unreachable:
                     self._fleet.probed(worker, fault=f"it cannot be connected to: {why}")
-                failed = request.failed | {address}
-                if len(failed) >= MOST_LEGS:
-                    failed |= {w.member.address for w in self._fleet.workers()}
-                request.failed = frozenset(failed)
+                request.ticket.failed |= {account.worker}
+                if len(request.ticket.failed) >= MOST_LEGS:
+                    request.ticket.failed |= {one.member.address for one in self._fleet.workers()}
                 return None
-            case Computed(kv_transfer_params=params, prompt_tokens=tokens):
-                self._traffic.counted(request.arrival, text_bytes=request.shape.text_bytes, prompt_tokens=tokens)
-                if params is None:
-                    metrics.no_transfer.inc()
-                return self._after_prefill(request, address, params)
+            case Computed() as computed:
+                self._learn(request, computed)
+                return self._after_prefill(request, account, computed.kv_transfer_params)
 
-    def _after_prefill(self, request: _Request, origin: str, params: dict[str, Any] | None) -> Route | None:
+    def _learn(self, request: _Request, computed: Computed) -> None:
+        """Take over what a worker told of a prompt: its exact length, and whether others can fetch it."""
+        ticket, tokens = request.ticket, computed.prompt_tokens
+        self._traffic.counted(request.arrival, text_bytes=request.shape.text_bytes, prompt_tokens=tokens)
+        if tokens > 0:
+            ticket.tokens = tokens
+        if computed.kv_transfer_params is None:
+            self._traffic.metrics.no_transfer.inc()
+
+    def _after_prefill(self, request: _Request, origin: Account, params: dict[str, Any] | None) -> Route | None:
         """Hand over to the decode worker that is best now, not when the prompt was still to be computed."""
-        candidates = self._fleet.candidates()
-        decode = decode_order(request.placement, candidates, tie=request.tie, without=origin)
-        if decode:
+        chosen = self._fleet.dispatcher.generate(request.ticket, origin, time.monotonic())
+        if chosen is not None:
             self._traffic.metrics.decisions.labels("split").inc()
-            return self._hand_over(request, decode, params=params, origin=origin)
+            return self._hand_over(request, chosen, params=params, origin=origin.worker)
         # Nobody is left to generate but, perhaps, the worker that holds the prompt's cache: let one do all of it.
-        request.shape = replace(request.shape, whole_because="no decode worker was left after its prefill")
+        request.ticket.whole_because = "no decode worker was left after its prefill"
         return None
 
     def _hand_over(
-        self, request: _Request, workers: tuple[str, ...], *, params: dict[str, Any] | None, origin: str = ""
+        self, request: _Request, account: Account, *, params: dict[str, Any] | None, origin: str = ""
     ) -> Route:
-        worker = self._fleet.get(workers[0])
+        worker = self._fleet.of(account)
         if worker is not None:
             self._generations.sent(
                 request.incoming.request_id,
                 worker,
-                context_tokens=request.arrival.prompt_tokens,
+                context_tokens=request.ticket.tokens,
                 stream=request.shape.stream,
                 arrived_unix_s=request.arrival.unix_s,
             )
-        unchanged = params is None and openai.KV_TRANSFER not in request.body
-        body = None if unchanged else orjson.dumps(openai.decode_leg(request.body, params))
-        hosts = hosts_to_try(workers, self._fleet.candidates(), tie=request.tie, most=MOST_HOSTS, origin=origin)
+        priority = self._priority(request)
+        unchanged = params is None and priority is None and openai.KV_TRANSFER not in request.body
+        body = None if unchanged else orjson.dumps(openai.decode_leg(request.body, params, priority=priority))
+        hosts = self._fleet.dispatcher.roster.hosts(account, most=MOST_HOSTS, origin=origin)
         return Route(hosts=hosts, body=body)
 
-    async def _queue(self, decide: Callable[[], Decided | None], size: int) -> Decided | None:
-        """Return a decision as soon as one can be made, None if none could within the queue's time and room."""
-        decision = decide()
+    def _priority(self, request: _Request) -> int | None:
+        """Return what a worker that orders by priority is told: the smallest goes first there."""
+        dispatcher = self._fleet.dispatcher
+        return -dispatcher.class_of(request.ticket).priority if dispatcher.settings.pass_priority else None
+
+    @contextmanager
+    def _room(self, size: int) -> Iterator[bool]:
+        """Hold room for a request that may wait; whether there is any, which there always is while somebody serves."""
         size += _LEAST_QUEUED_BYTES
-        if decision is not None or self._queued_bytes + size > MOST_QUEUED_BYTES:
-            return decision
-        traffic = self._traffic
-        started_s = time.monotonic()
+        waits = not self._fleet.dispatcher.serving
         self._queued_bytes += size
-        traffic.queued += 1
-        traffic.metrics.queued.set(traffic.queued)
         try:
-            while decision is None:
-                left_s = self._queue_timeout_s - (time.monotonic() - started_s)
-                if left_s <= 0 or not await self._fleet.changed(timeout_s=left_s):
-                    break
-                decision = decide()
-            return decision
+            yield not waits or self._queued_bytes <= MOST_QUEUED_BYTES
         finally:
             self._queued_bytes -= size
-            traffic.queued -= 1
-            traffic.metrics.queued.set(traffic.queued)
-            traffic.metrics.queue.observe(time.monotonic() - started_s)
+
+    async def _changed(self, timeout_s: float) -> bool:
+        """Wait until a worker changes; return False if none did in time."""
+        self._traffic.queued += 1
+        try:
+            return await self._fleet.changed(timeout_s=timeout_s)
+        finally:
+            self._traffic.queued -= 1
 
     def _no_worker(self) -> Reply:
         self._traffic.metrics.decisions.labels("refused").inc()

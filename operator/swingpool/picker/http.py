@@ -1,10 +1,11 @@
-"""The picker's own HTTP: metrics, state and probes."""
+"""The picker's own HTTP: metrics, state, probes, and the limits that the manager sets."""
 
 from collections.abc import Callable
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from swingpool.picker import limits
 from swingpool.picker.fleet import Fleet
 from swingpool.picker.metrics import RouterMetrics
 from swingpool.telemetry.router_state import encode
@@ -47,9 +48,17 @@ def application(
         why = not_ready()
         return web.Response(text=f"{why or 'ok'}\n", status=503 if why else 200)
 
+    async def take_limits(request: web.Request) -> web.Response:
+        try:
+            fleet.dispatcher.limits = limits.decode(await request.read())
+        except limits.BadLimitsError as error:
+            return web.Response(text=f"{error}\n", status=400)
+        return web.Response(status=204)
+
     app = web.Application()
     app.router.add_get("/metrics", serve_metrics)
     app.router.add_get("/state", serve_state)
+    app.router.add_put("/limits", take_limits)
     app.router.add_get("/healthz", serve_health)
     app.router.add_get("/readyz", serve_ready)
     return app

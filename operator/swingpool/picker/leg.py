@@ -1,7 +1,6 @@
 """The prefill leg: one request to one prefill worker, and what came of it."""
 
 import asyncio
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -48,14 +47,12 @@ LegResult = Computed | Refused | Failed
 
 
 class PrefillClient:
-    """Runs prefill legs over kept connections, with their accounting on the worker."""
+    """Runs prefill legs over kept connections."""
 
     def __init__(self, pool: HttpPool) -> None:
         self._pool = pool
 
-    async def run(
-        self, worker: Worker, path: str, body: bytes, *, headers: Mapping[str, str], tokens: int
-    ) -> LegResult:
+    async def run(self, worker: Worker, path: str, body: bytes, *, headers: Mapping[str, str]) -> LegResult:
         """Send a leg; cancelling it closes the connection, on which the worker stops computing.
 
         Args:
@@ -63,19 +60,7 @@ class PrefillClient:
             path: path and query, as the client sent them.
             body: the leg's body.
             headers: the leg's headers.
-            tokens: the prompt's length, for the accounting.
         """
-        epoch = worker.epoch
-        served = False
-        worker.prefill_sent(tokens)
-        try:
-            result = await self._send(worker, path, body, headers)
-            served = isinstance(result, Computed)
-            return result
-        finally:
-            worker.prefill_ended(tokens, epoch=epoch, served=served, now_unix_s=time.time())
-
-    async def _send(self, worker: Worker, path: str, body: bytes, headers: Mapping[str, str]) -> LegResult:
         scope = asyncio.timeout(TIMEOUT_S)
         try:
             async with scope:

@@ -15,6 +15,8 @@ class Member:
     """`ip:port` of its HTTP API."""
     role: str
     """Value of the role label; empty if it has none."""
+    pool: str = ""
+    """Name of its pool; empty if that is not known."""
     ready: bool = True
     deleting: bool = False
     generation: str = ""

@@ -77,7 +77,8 @@ class Prober:
             except Exception:
                 # Whatever a worker may answer, its figures must not stand still for ever.
                 log.exception("the metrics of a worker cannot be read", extra={"worker": worker.member.pod})
-            _forget_stale(worker)
+            if _forget_stale(worker):
+                self._fleet.scraped(worker)
             await asyncio.sleep(SCRAPE_INTERVAL_S)
 
     async def _health(self, worker: Worker) -> tuple[str, bool]:
@@ -108,18 +109,18 @@ class Prober:
             return
         before, now_unix_s = worker.figures, time.time()
         worker.scraped(parse(text, now_unix_s=now_unix_s), now_unix_s=now_unix_s)
+        self._fleet.scraped(worker)
         self._on_scrape(worker, before)
 
 
-def _forget_stale(worker: Worker) -> None:
+def _forget_stale(worker: Worker) -> bool:
     scraped = worker.figures.scraped_unix_s
     if (
         isinstance(scraped, Unknown)
         or time.time() - scraped < STALE_AFTER_S
         or isinstance(worker.figures.running, Unknown)
     ):
-        return
+        return False
     stale = Unknown(f"its last scrape is older than {STALE_AFTER_S:g} s")
     worker.figures = replace(worker.figures, running=stale, waiting=stale, kv_usage=stale)
-    worker.others_in_flight = 0
-    worker.touched()
+    return True

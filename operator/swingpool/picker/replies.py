@@ -29,6 +29,11 @@ def unavailable(message: str) -> Reply:
     return _error(503, message, kind="server_error", headers=(("retry-after", str(RETRY_AFTER_S)),))
 
 
+def overloaded(message: str, *, retry_after_s: int) -> Reply:
+    """Return the answer to a request for which there is no time now."""
+    return _error(429, message, kind="rate_limit_error", headers=(("retry-after", str(retry_after_s)),))
+
+
 def internal_error() -> Reply:
     """Return the answer to a request that met a fault of the picker's."""
     return _error(500, "the router failed; its log says why", kind="server_error")

@@ -45,7 +45,7 @@ class Generations:
     def sent(
         self, request_id: str, worker: Worker, *, context_tokens: int, stream: bool, arrived_unix_s: float
     ) -> None:
-        """Account for a request that was just sent to a worker."""
+        """Follow a request that was just sent to a worker, and is accounted for there."""
         generation = Generation(
             request_id=request_id,
             worker=worker,
@@ -56,7 +56,7 @@ class Generations:
             sent_unix_s=time.time(),
             told_s=time.monotonic(),
         )
-        worker.decode_sent(context_tokens)
+        worker.sent_in_epoch += 1
         self._by_id.setdefault(request_id, []).append(generation)
 
     def find(self, request_id: str, address: str) -> Generation | None:
@@ -77,7 +77,7 @@ class Generations:
             alike.remove(generation)
             if not alike:
                 del self._by_id[generation.request_id]
-            generation.worker.decode_ended(generation.context_tokens, served=served)
+            self._fleet.decode_ended(generation.worker, generation.context_tokens, served=served)
 
     def forget_lost(self, *, now_s: float) -> None:
         """Forget the requests of which nothing is heard any more; call as often as you like."""
@@ -97,7 +97,6 @@ class Generations:
         worker = self._fleet.get(address) if address else None
         if worker is None:
             return
-        generation.worker.decode_ended(generation.context_tokens, served=False)
-        worker.decode_sent(generation.context_tokens)
+        self._fleet.decode_moved(generation.worker, worker, generation.context_tokens)
         # What Envoy sent by itself was sent in the role that the worker has now, as nearly as anyone can tell.
         generation.worker, generation.epoch = worker, worker.epoch

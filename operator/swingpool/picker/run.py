@@ -14,7 +14,7 @@ import grpc.aio
 from aiohttp import web
 
 from swingpool.kube import Kube
-from swingpool.picker import accesslog, eds, extproc, http
+from swingpool.picker import accesslog, eds, extproc, http, profiles
 from swingpool.picker.drain import drain
 from swingpool.picker.exposition import WorkerFigures
 from swingpool.picker.fleet import Fleet
@@ -32,6 +32,7 @@ from swingpool.picker.wire import KEEP_ALIVE_S, HttpPool
 from swingpool.picker.worker import Worker
 from swingpool_control import names
 from swingpool_control.observation import RouterObservation
+from swingpool_control.placement.dispatcher import Dispatcher
 from swingpool_control.resources.envoy import BUFFER_LIMIT_BYTES
 
 FIRST_PROBES_S = 3.0
@@ -46,6 +47,10 @@ class PickerOptions:
     cluster: str
     namespace: str
     eds_file: Path
+    spec_file: Path | None = None
+    """The cluster's spec, as far as placement goes by it; without one the defaults hold."""
+    profile_file: Path | None = None
+    """The performance profile that the spec names by a ConfigMap."""
     workers_file: Path | None = None
     """Read the workers from here instead of from the API server."""
     kubeconfig: Path | None = None
@@ -88,7 +93,8 @@ class Picker:
         self._source = source
         self._session = session
         self._name = socket.gethostname()
-        self._fleet = Fleet()
+        given = profiles.read(options.spec_file, options.profile_file)
+        self._fleet = Fleet(Dispatcher(given.settings), given.models)
         self._eds = eds.EdsFile(options.eds_file, self._fleet)
         self._metrics = RouterMetrics()
         self._traffic = Traffic(self._metrics, window_s=options.window_s)

@@ -1,7 +1,7 @@
 """Workers from a JSON file: for tests, and for workers that no Kubernetes runs.
 
-The file holds a list of objects with `address` and `role`, and optionally `pod`, `uid`, `ready`, `deleting` and
-`generation`. Replace it by rename; it is read again within a quarter of a second of a change.
+The file holds a list of objects with `address` and `role`, and optionally `pod`, `uid`, `pool`, `ready`, `deleting`
+and `generation`. Replace it by rename; it is read again within a quarter of a second of a change.
 """
 
 import asyncio
@@ -47,6 +47,7 @@ def _member(item: dict[str, Any]) -> Member:
         uid=str(item.get("uid", pod)),
         address=address,
         role=str(item["role"]),
+        pool=str(item.get("pool", "")),
         ready=bool(item.get("ready", True)),
         deleting=bool(item.get("deleting", False)),
         generation=str(item.get("generation", "")),

@@ -51,6 +51,7 @@ def member_of(pod: Object) -> Member | None:
         uid=uid_of(pod),
         address=f"[{address}]:{names.PORT_WORKER}" if ":" in address else f"{address}:{names.PORT_WORKER}",
         role=labels_of(pod).get(names.LABEL_ROLE, ""),
+        pool=labels_of(pod).get(names.LABEL_POOL, ""),
         ready=any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions),
         deleting=metadata(pod).get("deletionTimestamp") is not None,
         generation=labels_of(pod).get(names.LABEL_GENERATION, ""),

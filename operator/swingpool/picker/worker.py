@@ -8,7 +8,8 @@ from swingpool.picker.members import Member
 from swingpool_control import names
 from swingpool_control.figures import Figure, Unknown
 from swingpool_control.observation import WorkerObservation
-from swingpool_control.placement.candidates import Candidate
+from swingpool_control.placement.account import Account, Leg
+from swingpool_control.placement.roster import ROLES
 
 _NOT_PROBED = "it has not answered a probe yet"
 _NO_FIRST_TOKEN = Unknown("no first token between two scrapes")
@@ -20,26 +21,20 @@ class Worker:
     """One worker; everything here changes as requests and probes come and go."""
 
     member: Member
+    account: Account
+    """What was sent to it, and when that will be done."""
     role_since_unix_s: float
-    epoch: int = 0
-    """Counts changes of role: what was sent in an earlier role says nothing about this one."""
     fault: str = _NOT_PROBED
     """Why its probes say that it cannot serve; empty if they say it can."""
-    pending_prefill_tokens: int = 0
-    prefills_in_flight: int = 0
-    decodes_in_flight: int = 0
-    decode_context_tokens: int = 0
     prefills_served: int = 0
     decodes_served: int = 0
     first_served_unix_s: Figure = _NOT_SERVED
     figures: WorkerFigures = NO_FIGURES
-    others_in_flight: int = 0
     mean_ttft_s: Figure = _NO_FIRST_TOKEN
     """What its own requests lately waited for their first token, by its own metrics."""
     sent_in_epoch: int = 0
     legs: set[asyncio.Timeout] = field(default_factory=set)
     """Prefill legs under way; they end at once when the worker stops answering."""
-    _candidate: Candidate | None = None
 
     @property
     def why_not(self) -> str:
@@ -50,7 +45,7 @@ class Worker:
             return "its pod is not ready"
         if self.fault:
             return self.fault
-        if self.member.role not in (names.ROLE_PREFILL, names.ROLE_DECODE):
+        if self.member.role not in ROLES:
             return f"its role is {self.member.role!r}" if self.member.role else "it has no role"
         return ""
 
@@ -59,75 +54,31 @@ class Worker:
         """Whether no probe has said anything about it yet."""
         return self.fault == _NOT_PROBED
 
-    def candidate(self) -> Candidate:
-        """Return what placement sees of it, made anew only after a change."""
-        if self._candidate is None:
-            self._candidate = Candidate(
-                worker=self.member.address,
-                role=self.member.role,
-                in_rotation=not self.why_not,
-                pending_prefill_tokens=self.pending_prefill_tokens,
-                prefills_in_flight=self.prefills_in_flight,
-                decodes_in_flight=self.decodes_in_flight,
-                decode_context_tokens=self.decode_context_tokens,
-                others_in_flight=self.others_in_flight,
-            )
-        return self._candidate
-
-    def touched(self) -> None:
-        """Forget the candidate: something that it shows has changed."""
-        self._candidate = None
+    @property
+    def epoch(self) -> int:
+        """Counts changes of role: what was sent in an earlier role says nothing about this one."""
+        return self.account.epoch
 
     def became(self, member: Member, *, now_unix_s: float) -> None:
         """Take over a newer state of the pod."""
         if member.role != self.member.role:
-            self.epoch += 1
             self.sent_in_epoch = 0
             self.role_since_unix_s = now_unix_s
             self.first_served_unix_s = _NOT_SERVED
         self.member = member
-        self.touched()
 
-    def prefill_sent(self, tokens: int) -> None:
-        """Account for a prefill leg sent to it."""
-        self.pending_prefill_tokens += tokens
-        self.prefills_in_flight += 1
-        self.touched()
-
-    def prefill_ended(self, tokens: int, *, epoch: int, served: bool, now_unix_s: float) -> None:
-        """Account for the end of a prefill leg that was sent in role epoch `epoch`."""
-        self.pending_prefill_tokens -= tokens
-        self.prefills_in_flight -= 1
-        if served:
-            self.prefills_served += 1
-            self._served(names.ROLE_PREFILL, epoch=epoch, at_unix_s=now_unix_s)
-        self.touched()
-
-    def decode_sent(self, context_tokens: int) -> None:
-        """Account for a request that it now generates for."""
-        self.sent_in_epoch += 1
-        self.decodes_in_flight += 1
-        self.decode_context_tokens += context_tokens
-        self.touched()
-
-    def decode_ended(self, context_tokens: int, *, served: bool) -> None:
-        """Account for the end of a request, or for its move to another worker."""
-        self.decodes_in_flight -= 1
-        self.decode_context_tokens -= context_tokens
-        self.decodes_served += served
-        self.touched()
+    def prefill_served(self, leg: Leg, *, now_unix_s: float) -> None:
+        """Note a prompt that it has computed."""
+        self.prefills_served += 1
+        self._served(names.ROLE_PREFILL, epoch=leg.epoch, at_unix_s=now_unix_s)
 
     def first_token(self, *, epoch: int, at_unix_s: float) -> None:
         """Account for the first token of a request that was sent in role epoch `epoch`."""
         self._served(names.ROLE_DECODE, epoch=epoch, at_unix_s=at_unix_s)
 
     def scraped(self, figures: WorkerFigures, *, now_unix_s: float) -> None:
-        """Take over a scrape: what others sent, how long first tokens take, and signs of a first decode."""
+        """Take over a scrape: how long first tokens take, and signs of a first decode."""
         before, self.figures = self.figures, figures
-        if not isinstance(figures.running, Unknown) and not isinstance(figures.waiting, Unknown):
-            own = self.prefills_in_flight + self.decodes_in_flight
-            self.others_in_flight = max(0, round(figures.running + figures.waiting) - own)
-            self.touched()
         if figures.ttft_s is not None:
             growth = figures.ttft_s.since(before.ttft_s or Histogram())
             if growth.count > 0:
@@ -140,6 +91,11 @@ class Worker:
         if epoch == self.epoch and role == self.member.role and isinstance(self.first_served_unix_s, Unknown):
             self.first_served_unix_s = at_unix_s
 
+    def in_flight(self) -> float | None:
+        """Return what it says that it runs or has waiting, None if that is unknown."""
+        running, waiting = self.figures.running, self.figures.waiting
+        return None if isinstance(running, Unknown) or isinstance(waiting, Unknown) else running + waiting
+
     def observation(self) -> WorkerObservation:
         """Return the worker as the manager sees it."""
         why_not = self.why_not
@@ -150,9 +106,9 @@ class Worker:
             role_since_unix_s=self.role_since_unix_s,
             in_rotation=not why_not,
             why_not=why_not,
-            pending_prefill_tokens=self.pending_prefill_tokens,
-            prefills_in_flight=self.prefills_in_flight,
-            decodes_in_flight=self.decodes_in_flight,
+            pending_prefill_tokens=self.account.pending_prefill_tokens,
+            prefills_in_flight=self.account.prefills_in_flight,
+            decodes_in_flight=self.account.decodes_in_flight,
             prefills_served=self.prefills_served,
             decodes_served=self.decodes_served,
             first_served_in_role_unix_s=self.first_served_unix_s,

@@ -21,11 +21,12 @@ from swingpool.picker.traffic import Traffic
 from swingpool.picker.windows import Histograms
 from swingpool.picker.worker import Worker
 from swingpool_control.figures import Unknown
+from swingpool_control.placement.ticket import Ticket
 from swingpool_control.resources.envoy import TAG_FIRST_BODY_US
 
 
-def member(name: str, role: str = "decode", **more: bool) -> Member:
-    return Member(pod=name, uid=name, address=f"{name}:8000", role=role, **more)
+def member(name: str, role: str = "decode", *, ready: bool = True, deleting: bool = False) -> Member:
+    return Member(pod=name, uid=name, address=f"{name}:8000", role=role, ready=ready, deleting=deleting)
 
 
 class Picker:
@@ -46,6 +47,8 @@ class Picker:
 
     def send(self, request_id: str, name: str, *, stream: bool = True) -> None:
         now = time.time()
+        ticket = Ticket(0, 10, arrived_s=0.0)
+        self.fleet.dispatcher.roster.decode_sent(ticket, self.worker(name).account, now_s=time.monotonic())
         self.generations.sent(request_id, self.worker(name), context_tokens=10, stream=stream, arrived_unix_s=now)
 
     def logged(
@@ -64,7 +67,9 @@ class Picker:
         self.log.entry(entry)
 
     def in_flight(self) -> dict[str, tuple[int, int]]:
-        return {w.member.pod: (w.decodes_in_flight, w.decode_context_tokens) for w in self.fleet.workers()}
+        return {
+            w.member.pod: (w.account.decodes_in_flight, w.account.decode_context_tokens) for w in self.fleet.workers()
+        }
 
 
 def known(worker: Worker) -> float:
@@ -186,17 +191,18 @@ async def test_only_what_was_sent_in_the_new_role_shows_it() -> None:
 
 
 async def test_a_prefill_leg_of_the_old_role_shows_nothing() -> None:
-    worker = Picker(member("a", "prefill")).worker("a")
-    worker.prefill_sent(5)
-    epoch = worker.epoch
-    worker.became(member("a", "decode"), now_unix_s=1.0)
-    worker.became(member("a", "prefill"), now_unix_s=2.0)
-    worker.prefill_ended(5, epoch=epoch, served=True, now_unix_s=3.0)
+    picker = Picker(member("a", "prefill"))
+    worker, roster = picker.worker("a"), picker.fleet.dispatcher.roster
+    leg = roster.prefill_sent(Ticket(0, 5, arrived_s=0.0), worker.account, now_s=0.0)
+    picker.fleet.publish([member("a", "decode")])
+    picker.fleet.publish([member("a", "prefill")])
+    picker.fleet.prefill_ended(worker, leg, served=True, at_fault=False)
     assert isinstance(worker.first_served_unix_s, Unknown)
-    worker.prefill_sent(5)
-    worker.prefill_ended(5, epoch=worker.epoch, served=True, now_unix_s=4.0)
-    assert known(worker) == 4.0
-    assert (worker.pending_prefill_tokens, worker.prefills_in_flight, worker.prefills_served) == (0, 0, 2)
+    leg = roster.prefill_sent(Ticket(1, 5, arrived_s=0.0), worker.account, now_s=0.0)
+    picker.fleet.prefill_ended(worker, leg, served=True, at_fault=False)
+    assert isinstance(worker.first_served_unix_s, float)
+    account = worker.account
+    assert (account.pending_prefill_tokens, account.prefills_in_flight, worker.prefills_served) == (0, 0, 2)
 
 
 async def test_transferred_cache_shows_a_decode() -> None:
@@ -214,7 +220,8 @@ async def test_what_others_sent_is_what_the_worker_runs_beyond_ones_own() -> Non
     picker = Picker(member("a"))
     picker.send("1", "a")
     picker.worker("a").scraped(figures(5, 0, 1.0), now_unix_s=1.0)
-    assert picker.worker("a").candidate().others_in_flight == 4
+    picker.fleet.scraped(picker.worker("a"))
+    assert picker.worker("a").account.others_in_flight == 4
 
 
 async def test_rotation() -> None:
@@ -231,9 +238,9 @@ async def test_rotation() -> None:
     ):
         picker.fleet.publish([changed])
         assert worker.why_not == why
-        assert not worker.candidate().in_rotation
+        assert not worker.account.in_rotation
     picker.fleet.publish([member("a")])
-    assert worker.candidate().in_rotation
+    assert worker.account.in_rotation
 
 
 async def test_a_worker_that_stops_answering_loses_its_legs() -> None:
