@@ -26,6 +26,13 @@ class KVConnector(StrEnum):
     MOONCAKE_STORE = "MooncakeStore"
 
 
+class KVBuffer(StrEnum):
+    """Where KV cache lies that moves."""
+
+    ACCELERATOR = "Accelerator"
+    HOST = "Host"
+
+
 class HostCacheType(StrEnum):
     """What keeps KV cache in a worker's host memory."""
 
@@ -53,6 +60,13 @@ class KVTransfer(ApiModel):
             "use one Mooncake store, which the pods must be told of by MOONCAKE_CONFIG_PATH; vLLM 0.21 or newer."
         ),
     ] = KVConnector.NIXL
+    buffer: Annotated[
+        KVBuffer,
+        Field(
+            description="Where KV cache lies that moves: in the accelerators' memory, or in the host's, as builds of "
+            "vLLM for CPUs need it. With Nixl."
+        ),
+    ] = KVBuffer.ACCELERATOR
     lease_duration: Annotated[
         PositiveDuration,
         Field(

@@ -5,7 +5,7 @@ import json
 import math
 from typing import Any
 
-from swingpool_control.api.kv_transfer import HostCacheType, KVConnector
+from swingpool_control.api.kv_transfer import HostCacheType, KVBuffer, KVConnector
 from swingpool_control.api.quantities import quantity_bytes, seconds
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
 from swingpool_control.vllm.versions import NEWEST_VERSION, Feature, Version, has, kept_s, parse
@@ -81,6 +81,8 @@ def _exchange(spec: InferenceClusterSpec) -> Config:
     if transfer.connector is KVConnector.MOONCAKE_STORE:
         return {"kv_connector": "MooncakeStoreConnector", "kv_role": "kv_both"}
     config: Config = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}
+    if transfer.buffer is KVBuffer.HOST:
+        config["kv_buffer_device"] = "cpu"
     version = version_of(spec)
     if has(version, Feature.KV_LEASE) and lease_s(spec) != kept_s(version):
         config["kv_connector_extra_config"] = {"kv_lease_duration": lease_s(spec)}

@@ -77,6 +77,11 @@ def test_a_host_cache_stands_beside_the_exchange() -> None:
     assert tier["kv_connector_extra_config"] == {"cpu_bytes_to_use": 64 * 2**30}
 
 
+def test_a_build_for_cpus_moves_kv_cache_in_host_memory() -> None:
+    spec = spec_of("minimal", engine={"kvTransfer": {"buffer": "Host"}})
+    assert json.loads(connector.kv_transfer_config(spec))["kv_buffer_device"] == "cpu"
+
+
 def test_lmcache_is_told_its_size_by_its_own_variables() -> None:
     spec = spec_of("minimal", engine={"kvTransfer": {"hostCache": {"type": "LMCache", "size": "1536Mi"}}})
     assert connector.environment(spec)["LMCACHE_MAX_LOCAL_CPU_SIZE"] == "1.5"
