@@ -179,13 +179,9 @@ def _fewest_flips(rates: Sequence[tuple[float, float]], kinds: tuple[Kind, Kind]
     for one, two in rates:
         prefill = one * kinds[0].prefill + two * kinds[1].prefill
         decode = one * kinds[0].decode + two * kinds[1].decode
-        able = [split for split in ways if split >= prefill and WORKERS - split >= decode]
+        able = [split for split in range(least, most + 1) if split >= prefill and WORKERS - split >= decode]
         if able:
-            ways = {
-                split: min(count + abs(split - before) for before, count in ways.items())
-                for split in range(least, most + 1)
-                if split in able
-            }
+            ways = {split: min(count + abs(split - before) for before, count in ways.items()) for split in able}
     return min(ways.values())
 
 

@@ -8,6 +8,7 @@ import importlib
 import click
 
 COMMANDS = {
+    "explain": "Say why a cluster is as it is, and make recorded decisions again.",
     "crd": "Print the CustomResourceDefinition.",
     "manager": "Run the manager.",
     "profile": "Make performance profiles, from measurements or first principles, and show them.",

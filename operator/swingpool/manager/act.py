@@ -13,7 +13,7 @@ from swingpool.manager.metrics import Metrics
 from swingpool.manager.store import Store
 from swingpool.manager.writes import Writes
 from swingpool_control import names
-from swingpool_control.actions import Action, EmitEvent, PatchWorker, SetReplicas
+from swingpool_control.actions import Action, EmitEvent, PatchWorker, SetLimits, SetReplicas
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec, ReplicaMode
 
 log = logging.getLogger(__name__)
@@ -73,6 +73,8 @@ class Actor:
                 await self._patch_worker(cluster, action)
             case SetReplicas():
                 await self._set_replicas(cluster, spec, action)
+            case SetLimits():  # `RouterPoll.limit` tells them, and goes on telling
+                log.info(_describe(action), extra={"why": action.reason})
             case EmitEvent():
                 await self.recorder.tell(cluster, action.type, action.reason, action.message)
 
@@ -142,5 +144,7 @@ def _describe(action: Action) -> str:
             return f"{action.pod}: {change}"
         case SetReplicas():
             return f"{action.pool}: {action.replicas} replicas"
+        case SetLimits():
+            return f"pickers may let {action.limits.over_share:.1%} of tokens wait for a prompt"
         case EmitEvent():
             return f"event {action.reason}"

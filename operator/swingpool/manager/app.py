@@ -21,6 +21,7 @@ from swingpool.kube.kinds import INFERENCE_CLUSTER, Kind
 from swingpool.kube.objects import name_of, namespace_of
 from swingpool.manager import health
 from swingpool.manager.act import Actor
+from swingpool.manager.decisions import Decisions
 from swingpool.manager.events import Recorder
 from swingpool.manager.lease import Leadership
 from swingpool.manager.metrics import Metrics
@@ -70,6 +71,7 @@ class Manager:
         self.resync = Resync(self.kube, self.store, self.watch_health, namespaces=options.namespaces)
         self.routers = RouterPoll(monotonic=clock, port=options.picker_port)
         self.workers = WorkerLoads(now_unix_s=time.time)
+        self.decisions = Decisions()
         self.rounds = self._make_rounds()
         self.queue: WorkQueue[Key] = WorkQueue(self.rounds.round, workers=options.round_workers)
         self.metrics.leading.set_function(lambda: float(self.leadership.held))
@@ -88,6 +90,7 @@ class Manager:
                 alive=self._alive,
                 ready=self._ready,
                 metrics=self.metrics,
+                decisions=lambda namespace, name: self.decisions.of(Key(namespace, name)),
             )
             if await self._unless_stopped(self._wait_for_turn()):
                 await self._lead()
@@ -115,6 +118,7 @@ class Manager:
             routers=self.routers,
             workers=self.workers,
             profiles=Profiles(self.kube, monotonic=time.monotonic),
+            decisions=self.decisions,
             metrics=self.metrics,
             periods=self._options.periods,
             monotonic=time.monotonic,

@@ -1,15 +1,18 @@
-"""Whether the manager is alive, whether it is ready, and its metrics: two small HTTP servers of its own.
+"""Whether the manager is alive, whether it is ready, its metrics and its last decisions: two small HTTP servers.
 
 kopf's own health endpoint starts only with kopf, which a manager that waits for the lease has not started yet.
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import orjson
 from aiohttp import web
 from prometheus_client import generate_latest
 
 from swingpool.manager.metrics import Metrics
+from swingpool_control.replay.decision import Recording, write
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -43,10 +46,23 @@ Check = Callable[[], list[str]]
 """Returns what is wrong; nothing if all is well."""
 
 
+RecordingOf = Callable[[str, str], Recording | None]
+"""From namespace and name of a cluster to the last decisions about it."""
+
+
 async def serve(
-    *, host: str, health_port: int, metrics_port: int, alive: Check, ready: Check, metrics: Metrics
+    *,
+    host: str,
+    health_port: int,
+    metrics_port: int,
+    alive: Check,
+    ready: Check,
+    metrics: Metrics,
+    decisions: RecordingOf,
 ) -> list[web.AppRunner]:
-    """Serve /healthz and /readyz on one port and /metrics on another; a probe that fails says why.
+    """Serve /healthz and /readyz on one port; /metrics, and /decisions/NAMESPACE/NAME, on another.
+
+    A probe that fails says why.
 
     Returns:
         what to clean up in the end.
@@ -64,9 +80,16 @@ async def serve(
         del request
         return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE})
 
+    async def record(request: web.Request) -> web.Response:
+        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        found = decisions(namespace, name)
+        if found is None:
+            return web.Response(text=f"nothing was decided here about {namespace}/{name}\n", status=404)
+        return web.Response(body=await asyncio.to_thread(_written, found), content_type="application/json")
+
     probes, scrapes = web.Application(), web.Application()
     probes.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz)])
-    scrapes.add_routes([web.get("/metrics", scrape)])
+    scrapes.add_routes([web.get("/metrics", scrape), web.get("/decisions/{namespace}/{name}", record)])
     runners = []
     for application, port in ((probes, health_port), (scrapes, metrics_port)):
         runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
@@ -74,6 +97,10 @@ async def serve(
         await web.TCPSite(runner, host, port).start()
         runners.append(runner)
     return runners
+
+
+def _written(found: Recording) -> bytes:
+    return orjson.dumps(write(found))
 
 
 def _answer(wrong: list[str], status: int) -> web.Response:

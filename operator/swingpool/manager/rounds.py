@@ -12,6 +12,7 @@ from swingpool.kube import KubeError, Object
 from swingpool.kube.kinds import DEPLOYMENT, INFERENCE_CLUSTER, POD, Kind
 from swingpool.kube.objects import metadata, uid_of
 from swingpool.manager.act import Actor, Outcome
+from swingpool.manager.decisions import Decisions
 from swingpool.manager.lease import NotLeadingError
 from swingpool.manager.memory import ClusterMemory, Due
 from swingpool.manager.metrics import Metrics
@@ -31,6 +32,7 @@ from swingpool_control.conditions import status as conditions
 from swingpool_control.conditions.view import InvalidSpecError, build, parse_spec, parse_status
 from swingpool_control.figures import Unknown
 from swingpool_control.observation import RouterObservation, WorkerLoad
+from swingpool_control.replay.decision import SizingDecision, SwingDecision
 from swingpool_control.resources.pod_template import PodTemplateError
 from swingpool_control.sizing import step as sizing
 from swingpool_control.sizing.memory import PERIOD_S
@@ -84,6 +86,7 @@ class Rounds:
     routers: RouterPoll
     workers: WorkerLoads
     profiles: Profiles
+    decisions: Decisions
     metrics: Metrics
     periods: Periods
     monotonic: Callable[[], float]
@@ -108,6 +111,7 @@ class Rounds:
             log.info("forgotten", extra={"cluster": f"{key.namespace}/{key.name}"})
         self.routers.forget(key)
         self.profiles.forget(key)
+        self.decisions.forget(key)
         self.actor.recorder.forget(key)
         self.metrics.forget(key)
 
@@ -250,7 +254,9 @@ class Rounds:
         if not memory.sizing.now(self.monotonic()) and view.generation == memory.sized_generation:
             return
         memory.sized_generation = view.generation
-        result = sizing.step(view, memory.sizing_memory, now_unix_s=self.now_unix_s())
+        before, now_unix_s = memory.sizing_memory, self.now_unix_s()
+        result = sizing.step(view, before, now_unix_s=now_unix_s)
+        self.decisions.add(seen.key, SizingDecision(view=view, memory=before, now_unix_s=now_unix_s, result=result))
         memory.sizing_memory, memory.plan = result.memory, result.plan
         self._say(memory, "sizing", result.summary)
         outcome = await self._act(seen, memory, result.actions)
@@ -262,12 +268,16 @@ class Rounds:
     async def _swing(self, seen: _Seen, memory: ClusterMemory) -> None:
         if not memory.swing.now(self.monotonic()):
             return
-        result = swing.step(self._view(seen, memory), memory.swing_memory, now_unix_s=self.now_unix_s())
+        view, before, now_unix_s = self._view(seen, memory), memory.swing_memory, self.now_unix_s()
+        result = swing.step(view, before, now_unix_s=now_unix_s)
+        self.decisions.add(seen.key, SwingDecision(view=view, memory=before, now_unix_s=now_unix_s, result=result))
         memory.swing_memory = result.memory
         self._count_flips(seen.key, memory.flips, result.flips)
         memory.flips = result.flips
         self._say(memory, "swing", result.summary)
         outcome = await self._act(seen, memory, result.actions)
+        if result.memory.limits is not None:
+            await self.routers.limit(seen.key, self.store.of_cluster(POD, seen.key), result.memory.limits)
         for uid in outcome.refused:
             memory.swing_memory = memory.swing_memory.refused(uid)
         memory.swing.at = self.monotonic() + self._after(memory.swing, outcome.failed, self.periods.swing_s)

@@ -11,6 +11,7 @@ from prometheus_client import generate_latest
 from swingpool.kube import KubeError, Object
 from swingpool.kube.kinds import DEPLOYMENT, INFERENCE_CLUSTER, POD
 from swingpool.manager.act import Actor, Outcome
+from swingpool.manager.decisions import Decisions
 from swingpool.manager.events import Recorder
 from swingpool.manager.lease import NotLeadingError
 from swingpool.manager.metrics import Metrics
@@ -74,6 +75,7 @@ class World:
             routers=cast(RouterPoll, self),
             workers=cast(WorkerLoads, self),
             profiles=cast(Profiles, self),
+            decisions=Decisions(),
             metrics=Metrics(),
             periods=Periods(),
             monotonic=lambda: self.now,

@@ -249,7 +249,7 @@ class Fleet:
             elif isinstance(action, SetReplicas):
                 self.replicas[action.pool] = action.replicas
                 self.reconcile()
-            else:
+            elif isinstance(action, EmitEvent):
                 self.events.append(action)
             self.check()
 

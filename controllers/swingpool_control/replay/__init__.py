@@ -1,0 +1,1 @@
+"""Decisions as data: written down with all that they stood on, read back, and made again."""

@@ -1,0 +1,145 @@
+"""Recorded decisions: read back as they were, and made again the same."""
+
+import json
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swingpool_control.api.status import InferenceClusterStatus
+from swingpool_control.figures import Unknown
+from swingpool_control.observation import Percentiles, RouterObservation, WorkerObservation
+from swingpool_control.replay import codec
+from swingpool_control.replay.decision import (
+    Decision,
+    Recording,
+    SizingDecision,
+    SwingDecision,
+    differences,
+    read,
+    write,
+)
+from swingpool_control.sizing.memory import SizingMemory
+from swingpool_control.sizing.step import step as size
+from swingpool_control.sizing.traffic import lengths_of
+from swingpool_control.swing.memory import SwingMemory
+from swingpool_control.swing.step import step as swing
+from tests.unit.swing.fleet import Fleet, spec
+
+FIGURES = st.floats(allow_nan=False) | st.text(max_size=20).map(Unknown)
+PERCENTILES = st.builds(Percentiles, p50=FIGURES, p90=FIGURES, p95=FIGURES, p99=FIGURES, count=st.integers(0, 10**9))
+WORKERS = st.builds(
+    WorkerObservation,
+    **dict.fromkeys(("first_served_in_role_unix_s", "running", "waiting", "kv_usage", "scraped_unix_s"), FIGURES),
+)
+LENGTHS = st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e5)), min_size=1, max_size=5).map(lengths_of)
+OBSERVATIONS = st.builds(
+    RouterObservation,
+    requests_per_s=FIGURES,
+    prompt_tokens_per_s=FIGURES,
+    mean_isl_tokens=FIGURES,
+    mean_osl_tokens=FIGURES,
+    ttft_s=PERCENTILES,
+    itl_s=PERCENTILES,
+    workers=st.lists(WORKERS, max_size=3).map(tuple),
+    oldest_wait_s=FIGURES,
+    arrival_scv=FIGURES,
+    lengths=LENGTHS | st.just(Unknown("not told")),
+    cached_prompt_tokens_per_s=FIGURES,
+    arrived_requests=FIGURES,
+    arrived_prompt_tokens=FIGURES,
+)
+
+
+def through_a_file(value: object) -> Any:
+    return json.loads(json.dumps(codec.encode(value), allow_nan=False))
+
+
+@given(OBSERVATIONS)
+def test_an_observation_reads_back_as_it_was_written(observation: RouterObservation) -> None:
+    assert codec.decode(RouterObservation, through_a_file(observation)) == observation
+
+
+@given(st.floats())
+def test_any_number_reads_back(number: float) -> None:
+    found = codec.decode(float, through_a_file(number))
+    assert found == number or (math.isnan(found) and math.isnan(number))
+
+
+def decisions(*, mode: str = "Auto", seconds: int = 25) -> list[Decision]:
+    """What two loops decide while a load turns: flips are begun and end, replicas grow."""
+    pools: list[dict[str, Any]] = [
+        {"name": "prefill", "role": "Prefill"},
+        {"name": "decode", "role": "Decode"},
+        {"name": "swing", "role": "Swing", "replicas": {"min": 2, "max": 4}},
+    ]
+    fleet = Fleet(spec(pools, scaling={"mode": mode}))
+    swing_memory, sizing_memory = SwingMemory(), SizingMemory()
+    found: list[Decision] = []
+    for second in range(seconds):
+        for _ in range(9 if second > 3 else 0):
+            fleet.arrive(*((1800, 24) if second < 14 else (150, 240)))
+        fleet.run(1.0, dt=0.1)
+        view = fleet.view()
+        sized = size(view, sizing_memory, now_unix_s=fleet.now)
+        found.append(SizingDecision(view=view, memory=sizing_memory, now_unix_s=fleet.now, result=sized))
+        fleet.apply(sized.actions)
+        view = fleet.view()
+        swung = swing(view, swing_memory, now_unix_s=fleet.now)
+        found.append(SwingDecision(view=view, memory=swing_memory, now_unix_s=fleet.now, result=swung))
+        fleet.apply(swung.actions)
+        swing_memory, sizing_memory = swung.memory, sized.memory
+        fleet.status = InferenceClusterStatus(flips=swung.flips, plan=sized.plan)
+        fleet.router_known = second % 7 != 5
+    return found
+
+
+@pytest.mark.parametrize("mode", ["Auto", "Recommend"])
+def test_decisions_read_back_and_come_out_the_same(mode: str) -> None:
+    made = decisions(mode=mode)
+    assert any(decision.result.actions for decision in made) is (mode == "Auto")
+    recording = Recording(cluster="default/chat", version="1", decisions=tuple(made))
+    again = read(json.loads(json.dumps(write(recording), allow_nan=False)))
+    assert again == recording
+    assert [differences(decision) for decision in again.decisions] == [()] * len(made)
+
+
+def test_a_decision_that_comes_out_otherwise_is_told_with_its_place() -> None:
+    decision = decisions(seconds=5)[-1]
+    assert isinstance(decision, SwingDecision)
+    changed = replace(decision, result=replace(decision.result, summary="another"))
+    [told] = differences(changed)
+    assert told.startswith("summary: recorded 'another', now ")
+
+
+@dataclass(frozen=True)
+class Stranger:
+    name: str
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "told"),
+    [
+        (RouterObservation, {"$": "Stranger"}, "no RouterObservation that is known here"),
+        (RouterObservation, {"$": "RouterObservation", "picker": 7}, ".picker: str expected, not int"),
+        (RouterObservation, {"$": "RouterObservation"}, "missing"),
+        (tuple[int, ...], [1, "2"], "[1]: int expected, not str"),
+        (float | Unknown, "1", "a number is expected"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_place(kind: Any, raw: object, told: str) -> None:
+    with pytest.raises(codec.CodecError) as error:
+        codec.decode(kind, raw)
+    assert told in str(error.value)
+
+
+def test_what_is_no_recording_is_refused() -> None:
+    strange: tuple[object, ...] = (None, [], {}, {"format": "swingpool-decisions/v9"})
+    for raw in strange:
+        with pytest.raises(codec.CodecError, match="not a recording of decisions"):
+            read(raw)
+    with pytest.raises(codec.CodecError, match="no way to write"):
+        codec.encode(object())
