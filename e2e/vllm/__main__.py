@@ -7,16 +7,21 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 import click
 from rich.console import Console
 from rich.text import Text
 
+from e2e.cluster.interface import ClusterError, Progress
 from e2e.cluster.paths import ROOT
+from e2e.system.session import session
+from e2e.system.waiting import NotInTimeError
 from e2e.vllm import environment as environments
+from e2e.vllm import kubernetes as pods
 from e2e.vllm.checks import contract, deaths, exact, limits, upgrade
+from e2e.vllm.environment import VLLMEnvironment
 from e2e.vllm.finding import Finding
 from e2e.vllm.server import NIXL, ServerError, ServerOptions
 from e2e.vllm.stand import Stand
@@ -82,18 +87,19 @@ QUICK = ("exact",)
 @click.command(help=__doc__)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--quick", is_flag=True, help="A short slice.")
+@click.option("--kubernetes", is_flag=True, help="In pods of a real Kubernetes instead, flipped by the manager.")
 @click.option("--install", "only_install", is_flag=True, help="Install vLLM and make the model, and do nothing else.")
-def main(names: tuple[str, ...], quick: bool, only_install: bool) -> None:
+def main(names: tuple[str, ...], quick: bool, kubernetes: bool, only_install: bool) -> None:
     """Run the checks."""
+    unknown = [name for name in names if name not in CHECKS]
+    if unknown:
+        raise click.UsageError(f"unknown: {', '.join(unknown)}; there are {', '.join(CHECKS)}")
     console = Console()
     begin_s = time.monotonic()
 
     def say(line: str) -> None:
         console.print(Text(f"{time.monotonic() - begin_s:5.0f} s  {line}"), soft_wrap=True)
 
-    unknown = [name for name in names if name not in CHECKS]
-    if unknown:
-        raise click.UsageError(f"unknown: {', '.join(unknown)}; there are {', '.join(CHECKS)}")
     findings: list[Finding] = []
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(INTERRUPTED))  # so that the servers end too
     try:
@@ -101,15 +107,12 @@ def main(names: tuple[str, ...], quick: bool, only_install: bool) -> None:
         if only_install:
             return
         shutil.rmtree(OUT, ignore_errors=True)
-        with Stand(environment, OUT, say) as stand:
-            stand.start(*(ServerOptions(name=name) for name in WORKERS))
-            for name in names or (QUICK if quick else tuple(CHECKS)):
-                say(f"check {name}")
-                found = asyncio.run(CHECKS[name](stand, quick))
-                findings += found
-                for finding in found:
-                    _show(console, finding)
-    except (environments.EnvironmentError, ServerError) as error:
+        OUT.mkdir(parents=True)
+        chosen = names or (QUICK if quick else tuple(CHECKS))
+        for finding in _in_pods(environment, say) if kubernetes else _here(environment, chosen, quick=quick, say=say):
+            findings.append(finding)
+            _show(console, finding)
+    except (environments.EnvironmentError, ServerError, ClusterError, NotInTimeError) as error:
         console.print(Text(str(error), "bold red"), soft_wrap=True)
         sys.exit(1)
     finally:
@@ -117,6 +120,21 @@ def main(names: tuple[str, ...], quick: bool, only_install: bool) -> None:
             (OUT / "report.json").write_text(json.dumps([dataclasses.asdict(one) for one in findings], indent=1))
     say("done")
     sys.exit(0 if all(finding.holds for finding in findings) else 1)
+
+
+def _here(environment: VLLMEnvironment, names: Sequence[str], *, quick: bool, say: Progress) -> Iterator[Finding]:
+    """Yield what is found with Envoy, the picker and three servers on loopback."""
+    with Stand(environment, OUT, say) as stand:
+        stand.start(*(ServerOptions(name=name) for name in WORKERS))
+        for name in names:
+            say(f"check {name}")
+            yield from asyncio.run(CHECKS[name](stand, quick))
+
+
+def _in_pods(environment: VLLMEnvironment, say: Progress) -> Iterator[Finding]:
+    """Yield what is found on a real Kubernetes."""
+    with session(keep=False, diagnostics=OUT / "diagnostics", say=say) as system:
+        yield from pods.check(system, environment, image=system.image, say=say)
 
 
 def _show(console: Console, finding: Finding) -> None:

@@ -64,13 +64,21 @@ class Answered:
 
 
 def drawn(
-    count: int, *, seed: int, prompt_tokens: tuple[int, int] = (48, 320), output_tokens: tuple[int, int] = (12, 40)
+    count: int,
+    *,
+    seed: int,
+    prompt_tokens: tuple[int, int] = (48, 320),
+    output_tokens: tuple[int, int] = (12, 40),
+    first: int = 0,
 ) -> list[Asked]:
-    """Return requests of which no two share a prompt's beginning; half stream, a quarter are chats."""
+    """Return requests of which no two share a prompt's beginning; half stream, a quarter are chats.
+
+    They are numbered from `first` on.
+    """
     rng = random.Random(seed)
     return [
         Asked(
-            number=number,
+            number=first + number,
             prompt=tuple(rng.randrange(WORDS) for _ in range(rng.randint(*prompt_tokens))),
             output_tokens=rng.randint(*output_tokens),
             stream=rng.random() < 0.5,
