@@ -31,7 +31,8 @@ DIFFERS = 1
 @click.option("--replay", "replay", type=click.Path(exists=True, dir_okay=False, path_type=Path), default=None,
               help="Make the decisions in this file again, offline, and tell whether they are the same.")  # fmt: skip
 @click.option("--manager-namespace", default="swingpool-system", show_default=True, help="Where the manager runs.")
-@click.option("--lease-name", default="swingpool-manager", show_default=True, help="Name of the managers' Lease.")
+@click.option("--lease-name", default="swingpool", show_default=True,
+              help="Name of the managers' Lease; the chart gives it the release's.")  # fmt: skip
 @click.option("--manager-port", type=click.IntRange(1, 65535), default=names.PORT_MANAGER_METRICS, show_default=True,
               help="Port of the manager's metrics and decisions.")  # fmt: skip
 @click.option("--manager-url", default="", help="Ask the manager at this address instead of through the API server.")
