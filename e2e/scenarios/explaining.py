@@ -95,7 +95,9 @@ def _run(*arguments: str, environment: dict[str, str]) -> str:
 
 def _said(stage: Stage) -> dict[str, Any]:
     status = stage.status()
-    balance = next((one for one in status.get("conditions") or () if one["type"] == "RolesBalanced"), {})
+    balance: dict[str, Any] = next(
+        (one for one in status.get("conditions") or () if one["type"] == "RolesBalanced"), {}
+    )
     plan = status.get("plan") or {}
     return {"balance": balance.get("reason"), "plan": [one["code"] for one in plan.get("reasons") or ()]}
 
