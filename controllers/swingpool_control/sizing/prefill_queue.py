@@ -1,8 +1,9 @@
 """The queue before prefill: when each of many prompts is computed, by the rules by which the router hands them out.
 
 Prompts wait in the router, the soonest done first, less what they have waited; those that are old go first of all. A
-worker that becomes free gets as many as one of its iterations takes, but no more than its share of what waits. So the
-times of a prompt follow from its size, from what came with it, and from which worker happened to be free.
+worker that becomes free gets as many as one of its iterations takes, but no more than its share of what waits and of
+what will come while that lasts. So the times of a prompt follow from its size, from what came with it, and from which
+worker happened to be free.
 """
 
 from collections.abc import Sequence
@@ -10,20 +11,21 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from swingpool_control.engine.model import PerformanceModel, prefill_s
+from swingpool_control.placement.settings import PlacementSettings
 
-_SPREAD_OVER = 64
-"""Workers over which what waits is spread in thought, as the router does it."""
-_DIVISIBLE_TOKENS = 2048
-"""A longer prompt counts as this when it is spread, since one worker computes all of it."""
+_SPREAD_SHARE = 0.25
+"""Share of an iteration as which a longer prompt counts when what waits is spread over workers, as the router does."""
+
+_SETTINGS = PlacementSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """In which order prompts go."""
 
-    aging: float = 0.1
+    aging: float = _SETTINGS.aging
     """Seconds of prompt time that a second of waiting outweighs."""
-    age_s: float = 10.0
+    age_s: float = _SETTINGS.classes[0].age_s
     """Whoever has waited so long goes before all that have not, in the order of arrival."""
 
 
@@ -37,6 +39,10 @@ class Prompt:
     """Attention work: tokens times what lies before them and half of themselves."""
     work_s: float
     """Seconds that it takes alone."""
+    beside_s: float
+    """Of those, what it takes beside an iteration's base."""
+    spread_s: float
+    """As much of it as can be spread over workers."""
 
 
 def prompt(model: PerformanceModel, *, tokens: float, cached_share: float) -> Prompt:
@@ -44,10 +50,15 @@ def prompt(model: PerformanceModel, *, tokens: float, cached_share: float) -> Pr
     whole = max(1, round(tokens))
     cached = min(whole - 1, round(whole * cached_share))
     left = whole - cached
+    pace = _Pace(model)
+    work_s = prefill_s(model, prompt_tokens=whole, cached_tokens=cached)
+    beside_s = max(0.0, work_s - pace.base_s)
     return Prompt(
         tokens=left,
         context_tokens2=left * cached + left * left // 2,
-        work_s=prefill_s(model, prompt_tokens=whole, cached_tokens=cached),
+        work_s=work_s,
+        beside_s=beside_s,
+        spread_s=min(beside_s, pace.token_s * pace.budget * _SPREAD_SHARE),
     )
 
 
@@ -94,8 +105,11 @@ class _Queue:
         self._oldest = 0
         """None before it waits."""
         self._taken = bytearray(len(arrivals_s))
-        self._tokens = 0
-        """Of what waits, long prompts counted less."""
+        self._spread_s = 0.0
+        """Of what waits."""
+        come_s = sum(prompts[one].beside_s for one in bins)
+        self._each = come_s / max(arrivals_s[-1], 1e-9) / len(servers)
+        """Seconds of prompts that come in per second and worker."""
         self._done_s = [0.0] * len(arrivals_s)
 
     def run(self) -> list[float]:
@@ -116,13 +130,13 @@ class _Queue:
 
     def _arrive(self, now_s: float) -> None:
         arrivals_s, bins, prompts, aging = self._arrivals_s, self._bins, self._prompts, self._order.aging
-        following, waiting, tokens = self._next, self._waiting, self._tokens
+        following, waiting = self._next, self._waiting
         while following < len(arrivals_s) and arrivals_s[following] <= now_s:
             size = prompts[bins[following]]
             heappush(waiting, (size.work_s + aging * arrivals_s[following], following))
-            tokens += size.tokens if size.tokens < _DIVISIBLE_TOKENS else _DIVISIBLE_TOKENS
+            self._spread_s += size.spread_s
             following += 1
-        self._next, self._tokens = following, tokens
+        self._next = following
 
     def _head(self, now_s: float) -> int:
         """Return the prompt that goes next, below zero if none waits."""
@@ -141,35 +155,30 @@ class _Queue:
         batch: list[int] = []
         tokens = context = 0
         end_s = now_s
-        level_s = -1.0
+        share_s = -1.0
         while (head := self._head(now_s)) >= 0:
             size = self._prompts[self._bins[head]]
             if batch:
                 if tokens + size.tokens > pace.budget:
                     break
-                if level_s < 0:
-                    level_s = self._level_s(now_s, pace, tokens)
-                if end_s + pace.token_s * size.tokens / 2 > level_s:
+                if share_s < 0:
+                    share_s = self._share_s(now_s, pace)
+                if end_s - now_s - pace.base_s + size.spread_s / 2 > share_s:
                     break
             self._taken[head] = 1
+            self._spread_s -= size.spread_s
             batch.append(head)
             tokens += size.tokens
             context += size.context_tokens2
-            self._tokens -= min(size.tokens, _DIVISIBLE_TOKENS)
             end_s = now_s + pace.seconds(tokens, context)
         return batch, end_s
 
-    def _level_s(self, now_s: float, pace: "_Pace", taken_tokens: int) -> float:
-        """Return when all workers would be free if what waited before this batch were spread evenly."""
-        total_s = now_s + (self._tokens + min(taken_tokens, _DIVISIBLE_TOKENS)) * pace.token_s
-        count = 1
-        for free_s, _ in sorted(self._free)[: _SPREAD_OVER - 1]:
-            start_s = max(now_s, free_s)
-            if total_s <= count * start_s:
-                break
-            total_s += start_s
-            count += 1
-        return total_s / count
+    def _share_s(self, now_s: float, pace: "_Pace") -> float:
+        """Return how much of what waits a worker gets at least: seconds of prompts beside an iteration's base."""
+        most_s = pace.base_s + pace.token_s * pace.budget
+        lasts_s = min(most_s, pace.base_s / (1.0 - self._each)) if self._each < 1.0 else most_s
+        free = 1 + sum(free_s <= now_s + lasts_s for free_s, _ in self._free)
+        return (self._spread_s + lasts_s * self._each * len(self._paces)) / free
 
 
 class _Pace:
@@ -178,8 +187,8 @@ class _Pace:
     def __init__(self, model: PerformanceModel) -> None:
         self._model = model
         self.budget = model.max_batched_tokens
-        base_s = self.seconds(1, 0)
-        self.token_s = max(1e-12, (self.seconds(self.budget, 0) - base_s) / max(1, self.budget - 1))
+        self.base_s = self.seconds(1, 0)
+        self.token_s = max(1e-12, (self.seconds(self.budget, 0) - self.base_s) / max(1, self.budget - 1))
 
     def seconds(self, tokens: int, context_tokens2: int) -> float:
         """Return the seconds of the iterations that compute so many tokens."""

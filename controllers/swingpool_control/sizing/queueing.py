@@ -199,11 +199,17 @@ def _prefill_rate(one: Group, lengths: Lengths, cached_share: float) -> float:
 
 
 def decode_rate(model: PerformanceModel, traffic: Traffic) -> float:
-    """Return the most requests per second that one worker generates for, with its batch or its KV cache full."""
+    """Return the most requests per second that one worker takes: its batch, its KV cache or its link is full then."""
     lengths = traffic.lengths
     most = max(1, min(model.max_sequences, int(model.kv_capacity_tokens / max(1.0, lengths.mean_context_tokens))))
     step_s = decode_step_s(model, sequences=most, context_tokens=round(most * lengths.mean_context_tokens))
-    return most / (step_s * max(1.0, lengths.mean_output_tokens))
+    return min(most / (step_s * max(1.0, lengths.mean_output_tokens)), 1.0 / mean_transfer_s(model, lengths))
+
+
+def mean_transfer_s(model: PerformanceModel, lengths: Lengths) -> float:
+    """Return the mean seconds for which a prompt's KV cache keeps a worker's link busy."""
+    total = math.fsum(one.weight * model.transfer_s(tokens=round(one.prompt_tokens)) for one in lengths.bins)
+    return max(1e-12, total / lengths.weight)
 
 
 def _percentiles(values: Floats, weights: Floats) -> dict[float, float]:

@@ -1,0 +1,234 @@
+"""How far predicted TTFT and ITL lie from what the iteration-level simulation finds, at the 95th percentile.
+
+Requests have the lengths of the Azure conversation and code traces, in pairs; arrivals are renewals whose gaps follow a
+Gamma distribution. Load is the share of the most prompts that the prefill workers compute; decode workers are as many
+as bring them to loads between a third and nine tenths. The simulation places by the live router's own functions.
+
+A percentile of a simulation has an error of its own, the larger the burstier and the more loaded: several seeds tell
+how large (95% confidence, Student's t over the seeds), and the table shows it beside the difference.
+"""
+
+import math
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from statistics import fmean, median, stdev
+
+from benchmarks.harness import DATA, Run, main
+from swingpool.traffic import azure
+from swingpool_control.api.v1alpha1 import InferenceClusterSpec
+from swingpool_control.engine.model import PerformanceModel
+from swingpool_control.engine.profile import built_in
+from swingpool_control.simulation.cluster import Simulation
+from swingpool_control.simulation.outcome import Outcome
+from swingpool_control.simulation.policies.interface import Policy
+from swingpool_control.simulation.policies.live import Features, Live
+from swingpool_control.simulation.settings import Settings
+from swingpool_control.simulation.traffic import Arrival
+from swingpool_control.sizing.queueing import Group, Prediction, decode_rate, predict, prefill_rate
+from swingpool_control.sizing.traffic import Traffic, lengths_of
+
+TRACES = {kind: f"traces/AzureLLMInferenceTrace_{kind}.csv" for kind in ("conv", "code")}
+PROFILES = ("llama-3.1-8b-fp8-h200", "demo")
+LEVEL = 0.95
+LOADS = (0.3, 0.5, 0.7, 0.85, 0.95)
+VARIATIONS = (0.5, 1.0, 2.0, 4.0)
+WORKERS = (1, 2, 4, 8)
+DECODE_LOADS = (0.35, 0.6, 0.85)
+FIXED = Policy(
+    name="fixed",
+    about="The live router, without deflection, before workers that keep their numbers and roles.",
+    make=partial(Live, features=Features(swing=False, sizing=False, deflection=False)),
+)
+SEEDS = 4
+STUDENT_T = 3.18
+"""Of 95% and 3 degrees of freedom."""
+WARM_UP = 0.1
+"""Share of each simulation's requests that fill the queues and are not counted."""
+HEAVY = 0.9
+"""Load from which on optimism is not held against the prediction."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """What is predicted and simulated."""
+
+    profile: str
+    kind: str
+    variation: float
+    """Coefficient of variation of the gaps between arrivals."""
+    load: float
+    prefill: int
+    decode_load: float
+
+    def __str__(self) -> str:
+        return f"{self.profile[:5]} {self.kind} CV {self.variation:g} load {self.load:g} {self.prefill} prefill"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A percentile over several seeds."""
+
+    value: float
+    half_width: float
+    """Of its confidence interval, as a share of the value."""
+
+
+def points(*, quick: bool) -> list[Point]:
+    """Return all combinations of lengths, burstiness and load, each with two numbers of workers."""
+    found = []
+    for number, (kind, variation, load, second) in enumerate(
+        (kind, variation, load, second)
+        for kind in TRACES
+        for variation in VARIATIONS
+        for load in LOADS
+        for second in (0, 1)
+    ):
+        found.append(
+            Point(
+                profile=PROFILES[(number // 2) % 2],
+                kind=kind,
+                variation=variation,
+                load=load,
+                prefill=WORKERS[(number // 2 + 2 * second + number // 10) % 4],
+                decode_load=DECODE_LOADS[number % 3],
+            )
+        )
+    return found[::9] if quick else found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A prediction against what was found."""
+
+    point: Point
+    predicted: float
+    found: Found
+
+    @property
+    def error(self) -> float:
+        """Above zero if the prediction is too high, as a share of what was found."""
+        return self.predicted / self.found.value - 1.0
+
+    def told(self, unit: str, factor: float) -> str:
+        """Return it in words."""
+        return (
+            f"{factor * self.predicted:.4g} {unit} predicted, {factor * self.found.value:.4g} found "
+            f"({self.error:+.1%}, found within {self.found.half_width:.1%})"
+        )
+
+
+class Judge:
+    """Predicts and simulates points."""
+
+    def __init__(self, run: Run, pairs: dict[str, list[tuple[int, int]]]) -> None:
+        self._run = run
+        self._pairs = pairs
+        self._lengths = {kind: lengths_of(found) for kind, found in pairs.items()}
+        self._models: dict[str, PerformanceModel] = {name: built_in(name).model() for name in PROFILES}
+
+    def predicted(self, point: Point) -> tuple[Prediction, float, int]:
+        """Return the prediction, the requests per second and the number of decode workers."""
+        model = self._models[point.profile]
+        traffic = Traffic(
+            requests_per_s=1.0, lengths=self._lengths[point.kind], arrival_scv=point.variation * point.variation
+        )
+        prefill = Group(model=model, workers=point.prefill)
+        rate = point.load * prefill_rate(prefill, traffic)
+        decode = max(1, math.ceil(rate / (decode_rate(model, traffic) * point.decode_load)))
+        found = predict(traffic.at_rate(rate), prefill=(prefill,), decode=(Group(model=model, workers=decode),))
+        return found, rate, decode
+
+    def simulated(self, point: Point, rate: float, decode: int) -> tuple[Found, Found]:
+        """Return p95 of TTFT and of ITL."""
+        each = 1000 if self._run.quick else int(6000 * (1.0 + point.variation * point.variation / 4))
+        ttft, itl = [], []
+        for seed in range(SEEDS):
+            seen: list[Outcome] = []
+            result = Simulation(
+                _spec(point.profile, point.prefill, decode),
+                self._arrivals(point, rate, each, f"{self._run.seed} {seed} {point}"),
+                Settings(policy=FIXED, prefix_caching=False, swing_period_s=600.0, queue_timeout_s=math.inf),
+                failures=Random(0),
+                ended=seen.append,
+            ).run()
+            times = sorted(
+                math.inf if one.ttft_s is None else one.ttft_s for one in seen if one.number >= WARM_UP * each
+            )
+            ttft.append(times[math.ceil(LEVEL * len(times)) - 1])
+            itl.append(result.itl.p95_s or 0.0)
+        return _over(ttft), _over(itl)
+
+    def _arrivals(self, point: Point, rate: float, count: int, seed: str) -> Iterator[Arrival]:
+        random, lengths = Random("arrivals " + seed), Random("lengths " + seed)
+        shape = 1.0 / (point.variation * point.variation)
+        at_s = 0.0
+        for _ in range(count):
+            at_s += random.gammavariate(shape, 1.0 / (shape * rate))
+            prompt, output = lengths.choice(self._pairs[point.kind])
+            yield Arrival(at_s, prompt, output)
+
+
+def measure(run: Run) -> None:
+    if run.data(*TRACES.values()) is None:
+        return
+    pairs = {
+        kind: [(one.prompt_tokens, max(1, one.output_tokens)) for one in azure.read(DATA / name)]
+        for kind, name in TRACES.items()
+    }
+    judge = Judge(run, pairs)
+    chosen = points(quick=run.quick)
+    compared: dict[str, list[Compared]] = {"ttft": [], "itl": []}
+    for number, point in enumerate(chosen, 1):
+        prediction, rate, decode = judge.predicted(point)
+        ttft, itl = judge.simulated(point, rate, decode)
+        compared["ttft"].append(Compared(point=point, predicted=prediction.ttft_s[LEVEL], found=ttft))
+        compared["itl"].append(Compared(point=point, predicted=prediction.itl_s[LEVEL], found=itl))
+        run.say(
+            f"{number:3}/{len(chosen)} {point}, {decode} decode at {prediction.decode_load:.2f}: "
+            f"TTFT {compared['ttft'][-1].told('s', 1.0)}; ITL {compared['itl'][-1].told('ms', 1000.0)}"
+        )
+    run.figures["points"] = len(chosen)
+    for name, found in compared.items():
+        _judge(run, name, found)
+
+
+def _judge(run: Run, name: str, compared: list[Compared]) -> None:
+    errors = sorted(abs(one.error) for one in compared)
+    below = [one for one in compared if one.point.load < HEAVY]
+    run.figures |= {
+        f"{name}_p95_mean_bias_share": round(fmean(one.error for one in compared), 4),
+        f"{name}_p95_simulation_uncertainty_share_median": round(median(one.found.half_width for one in compared), 4),
+        f"{name}_p95_optimism_share_beyond_uncertainty": round(
+            max(0.0, *(-one.error - one.found.half_width for one in below)), 4
+        ),
+    }
+    run.at_most(f"median error of {name} p95", median(errors), 0.10)
+    run.at_most(f"p95 error of {name} p95", errors[math.ceil(0.95 * len(errors)) - 1], 0.25)
+    run.at_most(f"worst optimism of {name} p95 below load {HEAVY:g}", max(0.0, *(-one.error for one in below)), 0.10)
+
+
+def _over(values: list[float]) -> Found:
+    mean = fmean(values)
+    return Found(value=mean, half_width=STUDENT_T * stdev(values) / math.sqrt(len(values)) / mean)
+
+
+def _spec(profile: str, prefill: int, decode: int) -> InferenceClusterSpec:
+    return InferenceClusterSpec.model_validate(
+        {
+            "model": {"name": "lengths"},
+            "engine": {"type": "Simulated"},
+            "objectives": {"ttft": {"p95": "1s"}, "itl": {"p95": "50ms"}},
+            "profile": {"builtIn": profile},
+            "pools": [
+                {"name": name, "role": name.capitalize(), "replicas": {"mode": "Fixed", "count": count}}
+                for name, count in (("prefill", prefill), ("decode", decode))
+            ],
+        }
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main("queueing_error", measure, takes="ten to twenty minutes of one core"))
