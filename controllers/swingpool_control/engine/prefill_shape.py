@@ -9,7 +9,7 @@ measurements beside free coefficients:
   lies around it: a Gaussian process over the logarithm of the ratio, which forgets over some `FORGETS` e-foldings of
   size. It follows an engine whose time per token jumps with size.
 
-The simplest that explains the measurements is taken. Free coefficients must halve the scatter that the scaled roofline
+The simplest that explains the measurements is taken. Free coefficients must leave a quarter of the scatter that the
 leaves for each measurement not used up; and if what is left is more than `TOLERATED`, it is no scatter of measurements,
 and the curve follows them. Leaving out one measurement after the other would ask the same question more directly, but
 of six or eight measurements its answer is too noisy to choose by.
@@ -43,7 +43,7 @@ LINEAR_BEYOND = 1.345 * NOISE
 """Relative error beyond which a point pulls no harder: Huber's usual choice."""
 TOLERATED = 0.05
 """Relative scatter about a formula that measurements may have."""
-CLEARLY = 0.5
+CLEARLY = 0.25
 """Of the scatter that a simpler formula leaves, what a richer one may leave."""
 REWEIGHTINGS = 20
 

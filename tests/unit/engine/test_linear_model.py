@@ -100,7 +100,8 @@ def test_faster_divides_all_times(work: dict[str, int], factor: float) -> None:
 @pytest.mark.parametrize("value", [-1e-9, math.nan, math.inf])
 def test_coefficients_are_refused_by_name(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=name):
-        replace(MODELS[0].step, **{name: value})
+        changes: dict[str, Any] = {name: value}
+        replace(MODELS[0].step, **changes)
 
 
 @pytest.mark.parametrize(

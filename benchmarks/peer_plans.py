@@ -1,0 +1,201 @@
+"""Plans for AIConfigurator's shapes, from its own figures of single workers, by the sizing programme."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.peer_answers import Answers
+from swingpool.aiconfigurator.client import RefusedError
+from swingpool_control import names
+from swingpool_control.sizing.programme import PoolOption, Problem, Rates, solve
+
+SIZES = (1, 2, 4, 8)
+"""Tensor parallel sizes of one worker."""
+PREFILL_BATCHES = (1, 2, 4)
+MOST_SEQUENCES = 512
+TTFT_QUEUEING = 1.8
+"""By which AIConfigurator multiplies a prefill when it recommends."""
+DEGRADED = {names.ROLE_PREFILL: 0.9, names.ROLE_DECODE: 0.92}
+"""What of a worker's rate AIConfigurator counts when it matches rates."""
+MOST_WORKERS = 2000
+FURTHER = 3
+"""Batches beyond the first that is too slow that are tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What is asked of AIConfigurator and of us."""
+
+    model: str
+    system: str
+    isl: int
+    osl: int
+    ttft_ms: float
+    tpot_ms: float
+    requests_per_s: float
+
+    @property
+    def name(self) -> str:
+        """Return it in a few words."""
+        return f"{self.model.rsplit('/', 1)[-1]} {self.system} {self.isl}/{self.osl} {self.requests_per_s:g}/s"
+
+    def request(self, ask: str, **more: Any) -> dict[str, Any]:
+        """Return a request of the bridge about it."""
+        of_load = ("ttft_ms", "tpot_ms", "requests_per_s") if ask == "recommend" else ()
+        fields = {name: getattr(self, name) for name in ("model", "system", "isl", "osl", *of_load)}
+        return {"ask": ask, "backend": "vllm", **fields, **more}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """One layout of a worker, at the batch at which it serves most within the objectives."""
+
+    size: int
+    batch: int
+    requests_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A plan, and what AIConfigurator estimates of it."""
+
+    accelerators: int
+    words: str
+    requests_per_s: float
+    ttft_ms: float
+    tpot_ms: float
+
+    def holds(self, shape: Shape) -> bool:
+        """Whether it serves the rate within the objectives."""
+        return (
+            self.requests_per_s >= shape.requests_per_s
+            and self.ttft_ms * TTFT_QUEUEING <= shape.ttft_ms
+            and self.tpot_ms <= shape.tpot_ms
+        )
+
+
+def recommended(answers: Answers, shape: Shape) -> int:
+    """Return the fewest accelerators of any of AIConfigurator's recommendations."""
+    answer = answers.ask(shape.request("recommend"))
+    return min(int(found["total_gpus_needed"]) for found in answer.values() if isinstance(found, dict))
+
+
+def split(answers: Answers, shape: Shape) -> Plan | None:
+    """Return the plan of fewest accelerators with workers of one role, judged; None if no layout holds."""
+    prefills = tuple(_each(answers, shape, names.ROLE_PREFILL))
+    decodes = tuple(_each(answers, shape, names.ROLE_DECODE))
+    pairs = [(prefill, decode, *_matched(shape, prefill, decode)) for prefill in prefills for decode in decodes]
+    if not pairs:
+        return None
+    prefill, decode, few, many = min(
+        pairs, key=lambda pair: (pair[2] * pair[0].size + pair[3] * pair[1].size, pair[2] + pair[3])
+    )
+    judged = answers.ask(
+        shape.request(
+            "plan",
+            prefill={"tensor_parallel_size": prefill.size, "batch": prefill.batch, "workers": few},
+            decode={"tensor_parallel_size": decode.size, "batch": decode.batch, "workers": many},
+        )
+    )
+    return Plan(
+        accelerators=judged["accelerators"],
+        words=f"{few} x TP{prefill.size} prefill, {many} x TP{decode.size} decode of {decode.batch}",
+        requests_per_s=judged["requests_per_s"],
+        ttft_ms=judged["ttft_ms"],
+        tpot_ms=judged["tpot_ms"],
+    )
+
+
+def together(answers: Answers, shape: Shape) -> Plan | None:
+    """Return the plan of fewest accelerators with workers that do both roles at once; None if no layout holds."""
+    found = []
+    for size in SIZES:
+        worker = _largest(answers, shape, "both", size)
+        if worker is None:
+            continue
+        workers = math.ceil(shape.requests_per_s / worker.requests_per_s)
+        judged = answers.ask(_alone(shape, "both", size, worker.batch))
+        found.append(
+            Plan(
+                accelerators=workers * size,
+                words=f"{workers} x TP{size} of {worker.batch} in both roles",
+                requests_per_s=workers * worker.requests_per_s,
+                ttft_ms=judged["ttft_ms"],
+                tpot_ms=judged["tpot_ms"],
+            )
+        )
+    return min(found, key=lambda plan: plan.accelerators, default=None)
+
+
+def _matched(shape: Shape, prefill: Worker, decode: Worker) -> tuple[int, int]:
+    """Return how many prefill and decode workers the programme chooses, an accelerator costing one."""
+    pools = tuple(
+        PoolOption(
+            name=role,
+            rates={role: Rates(steps=((1, worker.requests_per_s * DEGRADED[role]),))},
+            fewest=0,
+            most=MOST_WORKERS,
+            price_per_hour=worker.size,
+        )
+        for role, worker in ((names.ROLE_PREFILL, prefill), (names.ROLE_DECODE, decode))
+    )
+    need = dict.fromkeys(DEGRADED, shape.requests_per_s)
+    counts = solve(Problem(pools=pools, need=need)).counts()
+    return counts[names.ROLE_PREFILL], counts[names.ROLE_DECODE]
+
+
+def _each(answers: Answers, shape: Shape, role: str) -> Iterator[Worker]:
+    for size in SIZES:
+        if role == names.ROLE_PREFILL:
+            tried = [_within(answers, shape, role, size, batch) for batch in PREFILL_BATCHES]
+            best = max((worker for worker in tried if worker), key=lambda worker: worker.requests_per_s, default=None)
+        else:
+            best = _largest(answers, shape, role, size)
+        if best is not None:
+            yield best
+
+
+def _largest(answers: Answers, shape: Shape, role: str, size: int) -> Worker | None:
+    """Return the worker that serves most within the objectives, at about the largest batch that is within them.
+
+    AIConfigurator's times do not rise with every batch, so some beyond the first that is too slow are tried too.
+    """
+    low, high = 0, MOST_SEQUENCES + 1
+    found: dict[int, Worker] = {}
+    for batch in _doubling():
+        worker = _within(answers, shape, role, size, batch)
+        if worker is None:
+            high = batch
+            break
+        found[batch], low = worker, batch
+    while high - low > 1:
+        middle = (low + high) // 2
+        worker = _within(answers, shape, role, size, middle)
+        if worker is None:
+            high = middle
+        else:
+            found[middle], low = worker, middle
+    for batch in range(high + 1, high + 1 + FURTHER):
+        if worker := _within(answers, shape, role, size, batch):
+            found[batch] = worker
+    return max(found.values(), key=lambda worker: worker.requests_per_s, default=None)
+
+
+def _doubling() -> Iterable[int]:
+    return (2**power for power in range(int(math.log2(MOST_SEQUENCES)) + 1))
+
+
+def _within(answers: Answers, shape: Shape, role: str, size: int, batch: int) -> Worker | None:
+    """Return a worker at a batch, or None if it is not within the objective of its role, or does not fit."""
+    try:
+        alone = answers.ask(_alone(shape, role, size, batch))
+    except RefusedError:
+        return None
+    late = alone["ttft_ms"] * TTFT_QUEUEING > shape.ttft_ms and role != names.ROLE_DECODE
+    slow = alone["tpot_ms"] > shape.tpot_ms and role != names.ROLE_PREFILL
+    return None if late or slow else Worker(size=size, batch=batch, requests_per_s=alone["requests_per_s"])
+
+
+def _alone(shape: Shape, role: str, size: int, batch: int) -> dict[str, Any]:
+    return shape.request("worker", role=role, tensor_parallel_size=size, batch=batch)
