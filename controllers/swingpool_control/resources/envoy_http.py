@@ -151,6 +151,8 @@ def _ext_proc_filter() -> Config:
             "grpc_service": picker_service(PREFILL_TIMEOUT_S),
             "message_timeout": seconds(PREFILL_TIMEOUT_S),
             "failure_mode_allow": True,
+            # The picker sets how long a worker may take to acknowledge a stream.
+            "mutation_rules": {"allow_envoy": True},
             "processing_mode": _processing_mode("BUFFERED"),
         },
     }

@@ -29,6 +29,11 @@ CHAT_PATH = "/v1/chat/completions"
 PASSED_ON = frozenset({"authorization", "content-type", "traceparent", "tracestate", names.HEADER_REQUEST_ID})
 """Headers that the prefill leg carries too."""
 
+PER_TRY_TIMEOUT = "x-envoy-upstream-rq-per-try-timeout-ms"
+ACKNOWLEDGED_MS = 8000
+"""vLLM sends a stream's headers as soon as it has read the request: a worker that has not within this time hangs, and
+Envoy tries the next. Once the headers are there Envoy forgets this limit, however long the first token takes."""
+
 _CONTINUE = ProcessingResponse(request_headers=HeadersResponse())
 _OVERWRITE = HeaderValueOption.HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD
 
@@ -102,6 +107,8 @@ def _response(outcome: Route | Reply, *, part: str) -> ProcessingResponse:
     changed = [(names.HEADER_DESTINATION, ",".join(outcome.hosts))]
     if outcome.body is not None:
         changed.append(("content-length", str(len(outcome.body))))
+    if outcome.stream:
+        changed.append((PER_TRY_TIMEOUT, str(ACKNOWLEDGED_MS)))
     common = CommonResponse(
         header_mutation=_mutation(changed),
         body_mutation=None if outcome.body is None else BodyMutation(body=outcome.body),

@@ -65,6 +65,8 @@ class Route:
     """Where to, in the order of trying."""
     body: bytes | None = None
     """The new body; None leaves the client's."""
+    stream: bool = False
+    """Whether a worker that lives acknowledges it at once, long before the first token."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -156,6 +158,7 @@ class Flow:
             if assignment.leg is None:
                 log.debug("request %s is served whole: %s", request.incoming.request_id, assignment.why)
                 self._traffic.metrics.decisions.labels("deflected" if assignment.deflected else "whole").inc()
+                self._traffic.deflected_prompt_tokens += request.arrival.prompt_tokens if assignment.deflected else 0
                 return self._hand_over(request, assignment.account, params=None)
             outcome = await self._prefilled(request, assignment.account, assignment.leg)
             if outcome is not None:
@@ -233,7 +236,7 @@ class Flow:
         unchanged = params is None and priority is None and openai.KV_TRANSFER not in request.body
         body = None if unchanged else orjson.dumps(openai.decode_leg(request.body, params, priority=priority))
         hosts = self._fleet.dispatcher.roster.hosts(account, most=MOST_HOSTS, origin=origin)
-        return Route(hosts=hosts, body=body)
+        return Route(hosts=hosts, body=body, stream=request.shape.stream)
 
     def _priority(self, request: _Request) -> int | None:
         """Return what a worker that orders by priority is told: the smallest goes first there."""
