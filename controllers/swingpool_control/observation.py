@@ -99,3 +99,5 @@ class RouterObservation:
     """Requests since the picker started; of several pickers the sum, which compares only while they are the same."""
     arrived_prompt_tokens: Figure = NOT_TOLD
     """Prompt tokens of those, as far as their lengths are known."""
+    deflected_prompt_tokens: Figure = NOT_TOLD
+    """Of those, the ones that decode workers were given to compute."""

@@ -28,10 +28,10 @@ OBSERVATIONS = 2
 LONGEST_S = 2.0
 """What one observation counts for at most."""
 
-REVERSAL = 1.0
+REVERSAL = 0.5
 """Share of requests that the way back must save right after a move before it speaks for itself."""
 
-REVERSAL_S = 300.0
+REVERSAL_S = 180.0
 """How soon that is forgotten."""
 
 

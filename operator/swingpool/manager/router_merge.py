@@ -48,6 +48,7 @@ def merge(observations: Sequence[RouterObservation]) -> RouterObservation:
         ),
         arrived_requests=_sum([one.arrived_requests for one in ordered]),
         arrived_prompt_tokens=_sum([one.arrived_prompt_tokens for one in ordered]),
+        deflected_prompt_tokens=_sum([one.deflected_prompt_tokens for one in ordered]),
     )
 
 

@@ -34,6 +34,7 @@ def observe(fleet: Fleet, traffic: Traffic, *, picker: str) -> RouterObservation
         workers=tuple(worker.observation() for worker in fleet.workers()),
         arrived_requests=float(traffic.arrived_requests),
         arrived_prompt_tokens=float(traffic.arrived_prompt_tokens),
+        deflected_prompt_tokens=float(traffic.deflected_prompt_tokens),
     )
 
 

@@ -31,6 +31,7 @@ class Traffic:
         self.queued = 0
         self.arrived_requests = 0
         self.arrived_prompt_tokens = 0
+        self.deflected_prompt_tokens = 0
         self._started_s = time.monotonic()
         self._arrivals: deque[Arrival] = deque(maxlen=MOST_VALUES)
         self.ttft_s = Values(window_s=window_s)

@@ -62,6 +62,7 @@ def decode(text: bytes) -> RouterObservation:
         cached_prompt_tokens_per_s=_figure(raw, "cached_prompt_tokens_per_s"),
         arrived_requests=_figure(raw, "arrived_requests"),
         arrived_prompt_tokens=_figure(raw, "arrived_prompt_tokens"),
+        deflected_prompt_tokens=_figure(raw, "deflected_prompt_tokens"),
     )
 
 
