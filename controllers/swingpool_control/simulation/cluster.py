@@ -1,7 +1,7 @@
 """The simulation: a cluster, its traffic and its control loops on one timeline."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -42,6 +42,7 @@ class Simulation:
         settings: how to simulate.
         failures: seeded generator of what goes wrong.
         profile_text: text of the profile that `spec.profile.configMap` names; None if it names none.
+        known: performance model of each pool, instead of what the spec's profile says; None for that.
         ended: told of each request when it ends; None for nobody.
 
     Raises:
@@ -56,6 +57,7 @@ class Simulation:
         *,
         failures: Randomness,
         profile_text: str | None = None,
+        known: Mapping[str, PerformanceModel] | None = None,
         ended: Callable[[Outcome], None] | None = None,
     ) -> None:
         self._spec = spec
@@ -63,7 +65,7 @@ class Simulation:
         self._failures = failures
         self._told = ended
         self._drawn: dict[str, int] = {}
-        self._models = _models(spec, profile_text)
+        self._models = _models(spec, profile_text) if known is None else dict(known)
         _check(spec, settings)
         self._gathering = Gathering(spec)
         self._timeline = Timeline()
@@ -115,6 +117,10 @@ class Simulation:
     def finished(self) -> bool:
         """Whether every request has ended and none is to come."""
         return self._arriving.exhausted and self._gathering.ended == self._arriving.arrived
+
+    def engines(self) -> dict[str, BatchingEngine]:
+        """Return every worker's engine, by the pod's name: for whoever measures what no router sees."""
+        return {pod.name: pod.runner.engine for pod in self._pods.pods.values()}
 
     def advance(self, *, events: int) -> bool:
         """Let at most so many events happen; return whether there is more to come."""

@@ -13,6 +13,7 @@ COMMANDS = {
     "manager": "Run the manager.",
     "profile": "Make performance profiles, from measurements or first principles, and show them.",
     "picker": "Run the endpoint picker beside Envoy.",
+    "plan": "Find the cheapest workers for a traffic, checked by simulation.",
     "simulate": "Simulate a cluster under a load, with the live decisions.",
     "worker": "Run a simulated vLLM worker.",
 }

@@ -9,13 +9,13 @@ import click
 from rich.console import Console
 
 from swingpool.simulate import cluster_file, output
+from swingpool.simulate.parameters import FILE, POSITIVE, Duration, Replicas
 from swingpool.simulate.run import Runs, run
 from swingpool.simulate.table import table
 from swingpool.traffic.jsonl import BLOCK_TOKENS
 from swingpool.traffic.lines import TrafficError
 from swingpool.traffic.read import FORMATS, WITHOUT_PREFIXES, Scaling, detect, read
 from swingpool.traffic.synthetic import Seeds
-from swingpool_control.api.quantities import seconds
 from swingpool_control.simulation.cluster import SimulationError
 from swingpool_control.simulation.policies.catalogue import POLICIES
 from swingpool_control.simulation.settings import Failures, Settings
@@ -42,39 +42,6 @@ synthetic, a YAML file such as
 
 Ctrl-C ends the simulation and shows what was found until then.
 """
-
-FILE = click.Path(path_type=Path, dir_okay=False)
-POSITIVE = click.FloatRange(min=0, min_open=True)
-
-
-class Duration(click.ParamType[float]):
-    """A duration such as `60s`, as seconds."""
-
-    name = "duration"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the seconds."""
-        if isinstance(value, float):
-            return value
-        try:
-            return seconds(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-class Replicas(click.ParamType[tuple[str, int]]):
-    """A pool and its workers at the start, such as `prefill=3`."""
-
-    name = "pool=n"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
-        """Return the pool's name and the number."""
-        if isinstance(value, tuple):
-            return value
-        pool, equals, count = str(value).partition("=")
-        if not equals or not count.isdecimal():
-            self.fail(f"{value!r} is no POOL=N such as prefill=3", param, ctx)
-        return pool, int(count)
 
 
 @click.command(help=HELP)

@@ -33,7 +33,8 @@ p { margin: 4px 0 12px; color: var(--soft); max-width: 75ch }
 .scroll { overflow-x: auto }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 8px 0; font-size: 14px }
 th, td { padding: 4px 14px 4px 0; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line) }
-th:first-child, td:first-child { text-align: left }
+th:first-child, td:first-child { text-align: left; white-space: normal; max-width: 22em }
+ul { color: var(--soft); padding-left: 20px; margin: 4px 0 12px }
 tr.section > * { border-bottom: 2px solid var(--soft) }
 td.bad { color: var(--bad) } td.good { color: var(--good) }
 pre { overflow-x: auto; font-size: 13px }
@@ -81,6 +82,11 @@ def page(*, title: str, lead: str, parts: Iterable[str], footer: str) -> str:
 def heading(text: str, explanation: str = "") -> str:
     """Return a heading and, under it, what the reader sees."""
     return f"<h2>{escape(text)}</h2>" + (f"<p>{escape(explanation)}</p>" if explanation else "")
+
+
+def bullets(texts: Iterable[str]) -> str:
+    """Return a list of sentences; empty ones are left out."""
+    return "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in texts if text) + "</ul>"
 
 
 def cards(cards: Iterable[Card]) -> str:

@@ -47,7 +47,7 @@ def paid(results: tuple[Result, ...]) -> go.Figure:
             marker={"size": 14, "color": colour},
             hovertemplate="%{text}: %{y:.1f} % for %{x:.3f}<extra></extra>",
         )
-    _axes(chart, y="requests that met both objectives, %", height=ROW_PX + 120)
+    axes(chart, y="requests that met both objectives, %", height=ROW_PX + 120)
     chart.update_xaxes(title="money" if priced else "accelerator hours", rangemode="tozero")
     chart.update_yaxes(range=[-4, 109])
     chart.update_layout(showlegend=False)
@@ -110,7 +110,7 @@ def roles(result: Result) -> go.Figure:
             customdata=[[stay.from_s, stay.until_s] for stay in stays],
             hovertemplate=f"%{{y}}: {state} from %{{customdata[0]:.1f}} s to %{{customdata[1]:.1f}} s<extra></extra>",
         )
-    _axes(chart, y="", height=150 + WORKER_PX * max(4, len(workers)))
+    axes(chart, y="", height=150 + WORKER_PX * max(4, len(workers)))
     chart.update_layout(barmode="overlay", bargap=0.25)
     chart.update_yaxes(categoryorder="array", categoryarray=workers[::-1])
     chart.update_xaxes(title="minutes")
@@ -157,13 +157,14 @@ def _limit(chart: go.Figure, results: tuple[Result, ...], objective: Attained, *
 
 def _rows(*titles: str) -> go.Figure:
     chart = make_subplots(rows=len(titles), cols=1, shared_xaxes=True, vertical_spacing=0.06, subplot_titles=titles)
-    _axes(chart, y="", height=ROW_PX * len(titles) + 60)
+    axes(chart, y="", height=ROW_PX * len(titles) + 60)
     chart.update_xaxes(title="minutes", row=len(titles), col=1)
     chart.update_annotations(font_size=13, x=0, xanchor="left")
     return chart
 
 
-def _axes(chart: go.Figure, *, y: str, height: int) -> None:
+def axes(chart: go.Figure, *, y: str, height: int) -> None:
+    """Give a plot the style of all of them, a title of its y axis and a height in pixels."""
     chart.update_layout(
         template="none",
         height=height,

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from swingpool_control.simulation.policies import splitwise
+from swingpool_control.simulation.policies import aggregated, splitwise
 from swingpool_control.simulation.policies.clairvoyant import Clairvoyant
 from swingpool_control.simulation.policies.dynamo_classic import Classic
 from swingpool_control.simulation.policies.dynamo_planner import Config, Planner
@@ -43,6 +43,12 @@ POLICIES = {
             swings=True,
         ),
         Policy(name="static", about="The workers of the start, in their roles.", make=Static, swings=True),
+        Policy(
+            name="aggregated",
+            about="Without disaggregation: every worker of the start serves whole requests.",
+            make=aggregated.make,
+            swings=True,
+        ),
         Policy(
             name="hpa",
             about="Kubernetes' HorizontalPodAutoscaler per role on the share of time in which workers are busy.",

@@ -1,0 +1,1 @@
+"""`swingpool plan`: reads, simulates and shows; what is decided lies in the core."""
