@@ -74,6 +74,16 @@ async def test_decode_worker_killed_before_the_first_token(stand: Stand, session
     await until_async("the retry is counted", told)
 
 
+async def test_streams_that_a_hung_worker_never_acknowledged_are_served_elsewhere(
+    stand: Stand, session: aiohttp.ClientSession
+) -> None:
+    stand.signal_worker("d0", signal.SIGSTOP)
+    # Half of them are sent to it before anyone knows.
+    answers = await asyncio.gather(*(ask(session, stand.url, chat(f"prompt {n}", stream=True)) for n in range(8)))
+    assert [answer.status for answer in answers] == [200] * 8
+    assert all(answer.text for answer in answers)
+
+
 async def test_decode_worker_killed_amid_a_stream(stand: Stand, session: aiohttp.ClientSession) -> None:
     """What a client has seen cannot be unsaid: its stream breaks off at once instead of hanging."""
 
