@@ -1,22 +1,22 @@
 """What became of one request."""
 
-from dataclasses import dataclass
-
 from swingpool_control.simulation.traffic import Arrival
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one request."""
+    """What became of one request. It is not changed; a plain class, as millions are made."""
 
-    number: int
-    """Of the arrival, counted from 0."""
-    arrival: Arrival
-    first_s: float | None
-    """When its first token came; None if none did."""
-    end_s: float
-    result: str
-    """`completed`, `refused` (no worker in time, or longer than any KV cache) or `failed` (its worker was lost)."""
+    __slots__ = ("arrival", "end_s", "first_s", "number", "result")
+
+    def __init__(self, *, number: int, arrival: Arrival, first_s: float | None, end_s: float, result: str) -> None:
+        self.number = number
+        """Of the arrival, counted from 0."""
+        self.arrival = arrival
+        self.first_s = first_s
+        """When its first token came; None if none did."""
+        self.end_s = end_s
+        self.result = result
+        """`completed`, `refused` (no worker in time, or longer than any KV cache) or `failed` (its worker was lost)."""
 
     @property
     def ttft_s(self) -> float | None:

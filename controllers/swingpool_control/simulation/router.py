@@ -4,47 +4,126 @@ It differs from the live one in what costs it no decision: prompts' lengths are 
 a request that has not got a token when its worker fails is placed anew where Envoy would try the next worker.
 """
 
-import heapq
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 
-from swingpool_control import names
 from swingpool_control.engine.work import Request
-from swingpool_control.figures import Figure, Unknown
 from swingpool_control.observation import RouterObservation
 from swingpool_control.placement.account import Account, Leg
 from swingpool_control.placement.limits import DeflectionLimits
 from swingpool_control.placement.ticket import Ticket
-from swingpool_control.simulation.events import Timeline
+from swingpool_control.simulation.events import Event, Later, Timeline, Waiting
 from swingpool_control.simulation.histogram import Histogram
 from swingpool_control.simulation.member import Member
 from swingpool_control.simulation.outcome import Outcome
 from swingpool_control.simulation.placer import Placer
 from swingpool_control.simulation.pods import Pod
 from swingpool_control.simulation.runner import Job, Source
-from swingpool_control.simulation.settings import START_UNIX_S, Settings
+from swingpool_control.simulation.settings import Settings
+from swingpool_control.simulation.told import Told
 from swingpool_control.simulation.traffic import Arrival, block_hashes
-from swingpool_control.simulation.windows import Latencies, Sums, mean_of
 
 MOST_LEGS = 3
 """Prefill workers that a request is tried on before it is served whole."""
 
-LEAST_COVERED_S = 1.0
-"""A rate over less than this says nothing."""
 
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Flight:
+class _Flight(Ticket):
     """One request on its way."""
 
-    number: int
-    arrival: Arrival
-    ticket: Ticket
-    hashes: tuple[int, ...]
-    tries: int = 0
-    first_s: float | None = None
+    __slots__ = ("arrival", "block_hashes", "first_s", "tries", "wait")
+
+    def __init__(
+        self,
+        number: int,
+        arrival: Arrival,
+        *,
+        hashes: tuple[int, ...],
+        block_tokens: int,
+        block_hashes: tuple[int, ...],
+        now_s: float,
+    ) -> None:
+        super().__init__(number, arrival.prompt_tokens, arrived_s=now_s, hashes=hashes, block_tokens=block_tokens)
+        self.arrival = arrival
+        self.block_hashes = block_hashes
+        self.tries = 0
+        self.first_s: float | None = None
+        self.wait: _Wait | None = None
+        """Its present wait in the router, once that lasts."""
+
+
+class _Wait(Waiting):
+    """A request's patience."""
+
+    __slots__ = ("flight", "router")
+
+    def __init__(self, router: "Router", flight: _Flight) -> None:
+        super().__init__()
+        self.router = router
+        self.flight = flight
+
+    def due(self) -> None:
+        """It has waited for long."""
+        self.router.give_up(self)
+
+
+class _Leg(Job):
+    """A prompt that is computed for another worker."""
+
+    __slots__ = ("flight", "member", "router", "sent")
+
+    def __init__(self, request: Request, router: "Router", flight: _Flight, member: Member, sent: Leg) -> None:
+        super().__init__(request, member.pod.runner)
+        self.router = router
+        self.flight = flight
+        self.member = member
+        self.sent = sent
+
+    def reach(self) -> None:
+        """It has arrived at the worker."""
+        self.router.submit(self, self.flight, self.member)
+
+    def ended(self, served: bool, at_s: float) -> None:
+        """The prompt is computed, or not."""
+        self.router.prefilled(self, served, at_s)
+
+
+class _Answer(Job):
+    """An answer that is generated."""
+
+    __slots__ = ("epoch", "flight", "member", "router")
+
+    def __init__(
+        self, request: Request, router: "Router", flight: _Flight, member: Member, source: Source | None
+    ) -> None:
+        super().__init__(request, member.pod.runner, source=source)
+        self.router = router
+        self.flight = flight
+        self.member = member
+        self.epoch = member.account.epoch
+
+    def reach(self) -> None:
+        """It has arrived at the worker."""
+        self.router.submit(self, self.flight, self.member)
+
+    def first(self, at_s: float) -> None:
+        """The first token is there."""
+        self.flight.first_s = at_s
+        self.router.told.first(self.flight.number, self.member, self.epoch, at_s, at_s - self.flight.arrived_s)
+
+    def ended(self, served: bool, at_s: float) -> None:
+        """All tokens are there, or will never be."""
+        self.router.generated(self, served)
+
+
+class _Pump(Event):
+    """Asks the placer again."""
+
+    def __init__(self, router: "Router") -> None:
+        self._router = router
+
+    def happen(self, order: int) -> None:
+        """It wants to be asked now."""
+        self._router.pump_at(order)
 
 
 class Router:
@@ -74,19 +153,13 @@ class Router:
         self._ended = ended
         self._members: dict[str, Member] = {}
         """By address, which is the pod's name here."""
-        self._flights: dict[Ticket, _Flight] = {}
-        """Requests that wait, or may have to again."""
+        self.told = Told(settings)
+        self._hop_s = settings.latencies.hop_s
+        self._patience = Later(timeline, settings.queue_timeout_s)
+        self._pump_event = _Pump(self)
         self._pumps_s = math.inf
         """When the placer is asked next."""
-        self._arrivals = Sums(window_s=settings.window_s)
-        self._arrived, self._arrived_tokens = 0, 0
-        self._ttft = Latencies(window_s=settings.window_s)
-        self._outputs = Sums(window_s=settings.window_s)
-        self._firsts: list[tuple[float, int, Member, int, float]] = []
-        """First tokens that the access log has not told yet."""
-        self._itl = Latencies(window_s=settings.window_s)
-        self._lengths: list[int] = []
-        """Of answers that no scrape has told yet."""
+        self._pump_order = 0
 
     # What it sees of workers
 
@@ -105,10 +178,7 @@ class Router:
         now_s = self._timeline.now_s
         for member in self._members.values():
             member.scrape(now_s=now_s)
-        self._itl.include(gaps(), now_s=now_s)
-        for length in self._lengths:
-            self._outputs.add(length, now_s=now_s)
-        self._lengths.clear()
+        self.told.scraped(gaps(), now_s=now_s)
 
     def limit(self, limits: DeflectionLimits) -> None:
         """Take over how far placement may deflect."""
@@ -136,135 +206,141 @@ class Router:
     def arrive(self, number: int, arrival: Arrival) -> None:
         """Take a request."""
         now_s = self._timeline.now_s
-        self._arrivals.add(arrival.prompt_tokens, now_s=now_s)
-        self._arrived += 1
-        self._arrived_tokens += arrival.prompt_tokens
-        ticket = Ticket(
+        flight = _Flight(
             number,
-            arrival.prompt_tokens,
-            arrived_s=now_s,
+            arrival,
             hashes=arrival.prefix if self._settings.prefix_caching else (),
             block_tokens=arrival.prefix_tokens,
+            block_hashes=block_hashes(arrival, self._block_size) if arrival.prefix else (),
+            now_s=now_s,
         )
-        hashes = block_hashes(arrival, self._block_size) if arrival.prefix else ()
-        self._serve(_Flight(number=number, arrival=arrival, ticket=ticket, hashes=hashes))
+        self.told.arrived(flight.tokens, now_s=now_s)
+        self._serve(flight)
 
     def _serve(self, flight: _Flight) -> None:
-        self._flights[flight.ticket] = flight
-        self._placer.offer(flight.ticket, self._timeline.now_s)
+        wait = flight.wait = _Wait(self, flight)
+        self._placer.offer(flight, self._timeline.now_s)
         self._pump()
-        if flight.ticket in self._flights:
-            self._timeline.after(self._settings.queue_timeout_s, partial(self._give_up, flight, flight.tries))
+        if wait.wanted:
+            self._patience.add(wait)
 
     def _pump(self) -> None:
         """Carry out what the placer says, and ask it again when it wants to be asked."""
-        now_s = self._timeline.now_s
         placer = self._placer
-        for assignment in placer.dispatch(now_s):
-            flight = self._flights.pop(assignment.ticket)
+        for assignment in placer.dispatch(self._timeline.now_s):
+            flight = assignment.ticket
+            if not isinstance(flight, _Flight):
+                continue
+            if flight.wait is not None:
+                flight.wait.wanted, flight.wait = False, None
             member = self._members[assignment.account.worker]
             if assignment.leg is None:
+                if assignment.deflected:
+                    self.told.deflected(flight.tokens)
                 self._generate(flight, member, None)
             else:
                 self._prefill(flight, member, assignment.leg)
         if placer.next_s < self._pumps_s:
             self._pumps_s = placer.next_s
-            self._timeline.at(placer.next_s, partial(self._pump_at, placer.next_s))
+            self._pump_order = self._timeline.put(placer.next_s, self._pump_event)
 
-    def _pump_at(self, asked_s: float) -> None:
-        if asked_s == self._pumps_s:
+    def pump_at(self, order: int) -> None:
+        """Ask the placer again, if that is what was asked for last."""
+        if order == self._pump_order:
             self._pumps_s = math.inf
             self._pump()
 
-    def _give_up(self, flight: _Flight, tries: int) -> None:
-        if flight.ticket not in self._flights or flight.tries != tries:
-            return
+    def give_up(self, wait: _Wait) -> None:
+        """Refuse a request that has waited for long, unless it will be served."""
         if self._placer.serving:
-            self._timeline.after(self._settings.queue_timeout_s, partial(self._give_up, flight, tries))
+            self._patience.add(wait)
         else:
-            del self._flights[flight.ticket]
-            self._placer.withdraw(flight.ticket)
-            self._end(flight, "refused")
+            wait.flight.wait = None
+            self._placer.withdraw(wait.flight)
+            self._end(wait.flight, "refused")
 
     def _prefill(self, flight: _Flight, member: Member, sent: Leg) -> None:
         flight.tries += 1
-        leg = f"{flight.number}.{flight.tries}p"
+        request = Request(
+            id=f"{flight.number}.{flight.tries}p",
+            prompt_tokens=flight.tokens,
+            output_tokens=1,
+            block_hashes=flight.block_hashes,
+            remote_decode=True,
+        )
+        self._send(_Leg(request, self, flight, member, sent))
 
-        def over(served: bool, at_s: float) -> None:
-            self._placer.prefill_ended(
-                member.account, sent, now_s=self._timeline.now_s, served=served, at_fault=not served
-            )
-            if served:
-                member.prefill_served(epoch=sent.epoch, now_s=at_s)
-                self._after_prefill(flight, member, Source(member.pod.runner, leg))
-            else:
-                flight.ticket.failed |= {member.address}
-                if len(flight.ticket.failed) >= MOST_LEGS:
-                    flight.ticket.failed |= frozenset(self._members)
-                self._serve(flight)
-            self._pump()
-
-        tokens = flight.arrival.prompt_tokens
-        request = Request(id=leg, prompt_tokens=tokens, output_tokens=1, block_hashes=flight.hashes, remote_decode=True)
-        self._send(flight, member, request, Job(leg, on_first=None, on_end=over))
+    def prefilled(self, leg: _Leg, served: bool, at_s: float) -> None:
+        """Go on with a request whose prompt is computed, or not."""
+        flight, member, sent = leg.flight, leg.member, leg.sent
+        self._placer.prefill_ended(member.account, sent, now_s=self._timeline.now_s, served=served, at_fault=not served)
+        if served:
+            member.prefill_served(epoch=sent.epoch, now_s=at_s)
+            self._after_prefill(flight, member, Source(leg.to, leg.request.id))
+        else:
+            flight.failed |= {member.address}
+            if len(flight.failed) >= MOST_LEGS:
+                flight.failed |= frozenset(self._members)
+            self._serve(flight)
+        self._pump()
 
     def _after_prefill(self, flight: _Flight, origin: Member, source: Source) -> None:
-        account = self._placer.generate(flight.ticket, origin.account, self._timeline.now_s)
+        account = self._placer.generate(flight, origin.account, self._timeline.now_s)
         if account is not None:
             self._generate(flight, self._members[account.worker], source)
             return
-        flight.ticket.whole_because = "no decode worker was left after its prefill"
+        flight.whole_because = "no decode worker was left after its prefill"
         self._serve(flight)
 
     def _generate(self, flight: _Flight, member: Member, source: Source | None) -> None:
         flight.tries += 1
-        name = f"{flight.number}.{flight.tries}d"
-        tokens, epoch = flight.arrival.prompt_tokens, member.account.epoch
-
-        def first(at_s: float) -> None:
-            flight.first_s = at_s
-            heapq.heappush(self._firsts, (at_s, flight.number, member, epoch, at_s - flight.arrival.at_s))
-
-        def over(served: bool, _: float) -> None:
-            self._placer.decode_ended(member.account, tokens)
-            member.decodes_served += served
-            if served:
-                self._end(flight, "completed")
-            elif flight.first_s is None and flight.tries <= 2 * MOST_LEGS:
-                self._serve(flight)
-            else:
-                self._end(flight, "failed")
-
         request = Request(
-            id=name,
-            prompt_tokens=tokens,
+            id=f"{flight.number}.{flight.tries}d",
+            prompt_tokens=flight.tokens,
             output_tokens=flight.arrival.output_tokens,
-            block_hashes=flight.hashes,
+            block_hashes=flight.block_hashes,
             remote_prefill=source is not None,
         )
-        self._send(flight, member, request, Job(name, on_first=first, on_end=over, source=source))
+        self._send(_Answer(request, self, flight, member, source))
 
-    def _send(self, flight: _Flight, member: Member, request: Request, job: Job) -> None:
-        """Hand a request to a worker; one that has gone meanwhile refuses it."""
+    def generated(self, answer: _Answer, served: bool) -> None:
+        """End a request that has its tokens; try again, if it may, one that has none."""
+        flight = answer.flight
+        self._placer.decode_ended(answer.member.account, flight.tokens)
+        answer.member.decodes_served += served
+        if served:
+            self._end(flight, "completed")
+        elif flight.first_s is None and flight.tries <= 2 * MOST_LEGS:
+            self._serve(flight)
+        else:
+            self._end(flight, "failed")
 
-        def submit() -> None:
-            if not member.pod.ready:
-                job.on_end(False, self._timeline.now_s)
-                return
-            try:
-                member.pod.runner.submit(request, job)
-            except ValueError:  # longer than the worker's KV cache: no other try would help
-                flight.tries, flight.first_s = 2 * MOST_LEGS + 1, None
-                self._end(flight, "refused")
+    def _send(self, job: Job) -> None:
+        self._timeline.put(self._timeline.now_s + self._hop_s, job)
 
-        self._timeline.after(self._settings.latencies.hop_s, submit)
+    def submit(self, job: Job, flight: _Flight, member: Member) -> None:
+        """Hand a request to a worker that it has reached; one that has gone meanwhile refuses it."""
+        if not member.pod.ready:
+            job.ended(False, self._timeline.now_s)
+            return
+        try:
+            job.to.submit(job)
+        except ValueError:  # longer than the worker's KV cache: no other try would help
+            flight.tries, flight.first_s = 2 * MOST_LEGS + 1, None
+            self._end(flight, "refused")
 
     def _end(self, flight: _Flight, result: str) -> None:
-        now_s = self._timeline.now_s
-        if result == "completed" and flight.arrival.output_tokens > 1:
-            self._lengths.append(flight.arrival.output_tokens)
+        arrival = flight.arrival
+        if result == "completed":
+            self.told.answered(arrival.output_tokens)
         self._ended(
-            Outcome(number=flight.number, arrival=flight.arrival, first_s=flight.first_s, end_s=now_s, result=result)
+            Outcome(
+                number=flight.number,
+                arrival=arrival,
+                first_s=flight.first_s,
+                end_s=self._timeline.now_s,
+                result=result,
+            )
         )
 
     # What it tells
@@ -272,40 +348,6 @@ class Router:
     def observe(self) -> RouterObservation:
         """Return what the manager gets when it asks now."""
         now_s = self._timeline.now_s
-        self._read_access_log(now_s)
-        window_s = self._settings.window_s
-        covered_s = min(window_s, now_s)
-        arrivals, prompt_tokens = self._arrivals.recent(now_s=now_s)
-        outputs, output_tokens = self._outputs.recent(now_s=now_s)
-        return RouterObservation(
-            picker="simulated",
-            at_unix_s=START_UNIX_S + now_s,
-            window_s=window_s,
-            requests_per_s=_rate(arrivals, covered_s),
-            prompt_tokens_per_s=_rate(prompt_tokens, covered_s),
-            mean_isl_tokens=mean_of(prompt_tokens, arrivals, name="arrival"),
-            mean_osl_tokens=mean_of(output_tokens, outputs, name="answer of several tokens"),
-            ttft_s=self._ttft.recent(now_s=now_s, name="first token"),
-            itl_s=self._itl.recent(now_s=now_s, name="inter-token latency"),
-            queued_requests=self._placer.queued,
-            workers=tuple(member.observation() for member in self._members.values()),
-            queued_prompt_tokens=self._placer.queued_tokens,
-            oldest_wait_s=self._placer.oldest_wait_s(now_s),
-            arrived_requests=float(self._arrived),
-            arrived_prompt_tokens=float(self._arrived_tokens),
-        )
-
-    def _read_access_log(self, now_s: float) -> None:
         for member in self._members.values():
             member.pod.runner.look()
-        told_until_s = now_s - self._settings.latencies.access_log_s
-        while self._firsts and self._firsts[0][0] <= told_until_s:
-            at_s, _, member, epoch, ttft_s = heapq.heappop(self._firsts)
-            member.served(names.ROLE_DECODE, epoch=epoch, at_s=at_s)
-            self._ttft.add(ttft_s, 1, now_s=now_s)
-
-
-def _rate(total: int, covered_s: float) -> Figure:
-    if covered_s < LEAST_COVERED_S:
-        return Unknown(f"the picker has run for less than {LEAST_COVERED_S:g} s")
-    return total / covered_s
+        return self.told.observation(self._members.values(), self._placer, now_s=now_s)

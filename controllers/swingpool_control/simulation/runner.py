@@ -15,34 +15,44 @@ from swingpool_control.simulation.gaps import Gaps
 
 
 class Job(Event):
-    """A request in an engine, and who is told of it. As an event it is the end of its transfer."""
+    """A request on its way to an engine and in it; whoever sends it overrides what it is told.
 
-    __slots__ = ("arrives", "engine", "id", "on_end", "on_first", "runner", "source")
+    As an event it arrives at the worker, and later is the end of its transfer.
 
-    def __init__(
-        self,
-        id: str,
-        *,
-        on_first: Callable[[float], None] | None,
-        on_end: Callable[[bool, float], None],
-        source: "Source | None" = None,
-    ) -> None:
-        self.id = id
-        self.on_first = on_first
-        """Told when the first token is there; seconds."""
-        self.on_end = on_end
-        """Told once, when it ended: whether all tokens are there, and when."""
+    Args:
+        request: what the engine is asked.
+        to: the worker.
+        source: where its KV cache waits; None if it is computed there.
+    """
+
+    __slots__ = ("arrives", "engine", "request", "runner", "source", "to")
+
+    def __init__(self, request: Request, to: "Runner", *, source: "Source | None" = None) -> None:
+        self.request = request
+        self.to = to
         self.source = source
-        self.runner: Runner | None = None
         self.engine: BatchingEngine | None = None
-        """Which one pulls; another one than the runner's after a crash."""
+        """Which one pulls, once it does; another one than the worker's after a crash."""
         self.arrives = False
         """Whether the pull does not fail."""
 
     def happen(self, order: int) -> None:
-        """The pull ends."""
-        if self.runner is not None:
-            self.runner.pulled(self)
+        """It arrives, or its transfer ends."""
+        if self.engine is None:
+            self.reach()
+        else:
+            self.to.pulled(self)
+
+    def reach(self) -> None:
+        """It has arrived: it may be submitted."""
+        self.to.submit(self)
+
+    def first(self, at_s: float) -> None:
+        """The first token is there."""
+
+    def ended(self, served: bool, at_s: float) -> None:
+        """It ended, once; whether all tokens are there."""
+        raise NotImplementedError
 
 
 class Source:
@@ -146,15 +156,15 @@ class Runner(Event):
         """Whether it holds no request and keeps nothing for others."""
         return self.engine.idle and not self.engine.leases
 
-    def submit(self, request: Request, job: Job) -> None:
+    def submit(self, job: Job) -> None:
         """Take a request.
 
         Raises:
             ValueError: it could never fit.
         """
         self._interrupt()
-        self.engine.add(request)
-        self._jobs[job.id] = job
+        self.engine.add(job.request)
+        self._jobs[job.request.id] = job
         if job.source is not None:
             self._renewal.add(job)
         self._kick()
@@ -180,7 +190,7 @@ class Runner(Event):
         self.engine = self._make()
         lost, self._jobs = self._jobs, {}
         for job in lost.values():
-            job.on_end(False, self._timeline.now_s)
+            job.ended(False, self._timeline.now_s)
 
     # Iterations
 
@@ -256,11 +266,9 @@ class Runner(Event):
             self._gaps.add(end_s - last_s, 1)
         jobs = self._jobs
         for request_id in progress.firsts:
-            on_first = jobs[request_id].on_first
-            if on_first is not None:
-                on_first(end_s)
+            jobs[request_id].first(end_s)
         for request_id in progress.ended:
-            jobs.pop(request_id).on_end(True, end_s)
+            jobs.pop(request_id).ended(True, end_s)
 
     # KV cache from elsewhere
 
@@ -268,19 +276,20 @@ class Runner(Event):
         job = self._jobs[transfer.request]
         source = job.source
         there = source is not None and source.runner.engine.lease(source.lease) is not None
-        job.runner, job.engine = self, self.engine
+        job.engine = self.engine
         job.arrives = not self._transfer_fails() and there
         self._timeline.put(self._timeline.now_s + (transfer.duration_s if job.arrives else 0.0), job)
 
     def pulled(self, job: Job) -> None:
         """Go on with a job whose transfer ended."""
-        if job.engine is not self.engine or job.id not in self._jobs:
+        request_id = job.request.id
+        if job.engine is not self.engine or request_id not in self._jobs:
             return
         self._interrupt()
         source, job.source = job.source, None
         if job.arrives and source is not None and source.runner.release(source.lease):
-            self.engine.loaded(job.id)
-        elif self.engine.load_failed(job.id, recompute=self._recompute):
-            del self._jobs[job.id]
-            job.on_end(False, self._timeline.now_s)
+            self.engine.loaded(request_id)
+        elif self.engine.load_failed(request_id, recompute=self._recompute):
+            del self._jobs[request_id]
+            job.ended(False, self._timeline.now_s)
         self._kick()

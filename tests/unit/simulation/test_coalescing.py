@@ -99,6 +99,7 @@ def test_repeating_equals_iterating(
                 assert same.duration_s == pytest.approx(durations_s[number])
             if number < foreseen:
                 assert not any(token.last for token in slow.complete(now_s=0.0))
+        assert same is not None
         assert same.decode_sequences == iteration.decode_sequences
         assert fast.complete(now_s=0.0) == slow.complete(now_s=0.0)
         assert (fast.running, fast.waiting, fast.kv_usage) == (slow.running, slow.waiting, slow.kv_usage)
