@@ -39,10 +39,10 @@ def refusal(dispatcher: Dispatcher, ticket: Ticket, now_s: float) -> Refusal | N
         return None
     priorities = sorted({one.priority for one in dispatcher.settings.classes})
     rank = priorities.index(kind.priority) / (len(priorities) - 1) if len(priorities) > 1 else 1.0
-    most = round(most * (LOWEST_SHARE + (1.0 - LOWEST_SHARE) * rank))
-    if dispatcher.queued_tokens + ticket.tokens > most and dispatcher.queued:
+    may = round(most * (LOWEST_SHARE + (1.0 - LOWEST_SHARE) * rank))
+    if dispatcher.queued_tokens + ticket.tokens > may and dispatcher.queued:
         why = (
-            f"{dispatcher.queued_tokens} prompt tokens wait already, and {most} may before class {kind.name} is refused"
+            f"{dispatcher.queued_tokens} prompt tokens wait already, and {may} may before class {kind.name} is refused"
         )
         return Refusal(why=why, retry_after_s=_retry(wait_s))
     return None
