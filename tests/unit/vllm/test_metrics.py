@@ -1,13 +1,17 @@
 """vLLM's metrics by version, and percentiles that say how far they may be off."""
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swingpool.picker.exposition import parse as parse_page
+from swingpool_control.figures import Unknown
 from swingpool_control.vllm.metrics import METRICS, Kind, percentile
-from swingpool_control.vllm.versions import Version
+from swingpool_control.vllm.versions import Version, parse
 
 
 @pytest.mark.parametrize("minor", range(11, 33))
@@ -49,3 +53,41 @@ def test_the_last_bucket_says_only_that_it_is_above() -> None:
     found = percentile((1.0, math.inf), (0.0, 4.0), 0.5)
     assert found is not None
     assert (found.value, found.least, found.most, found.error) == (1.0, 1.0, math.inf, math.inf)
+
+
+PAGES = sorted((Path(__file__).parent / "pages").glob("*.txt"))
+"""Pages of real versions, without the metrics that nobody here reads; named by version."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.stem))
+def test_the_pages_of_real_versions_have_what_the_table_says(page: Path) -> None:
+    version = parse(page.stem)
+    assert version is not None
+    text = page.read_text()
+    kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
+    for metric in METRICS.values():
+        name = metric.name(version)
+        if name is None:
+            continue
+        shown = f"{name}_total" if metric.kind is Kind.COUNTER else name
+        assert kinds[shown] == ("gauge" if metric.kind is Kind.INFO else metric.kind)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.stem))
+def test_the_picker_reads_the_pages_of_real_versions(page: Path) -> None:
+    figures = parse_page(page.read_text(), now_unix_s=1.0)
+    assert not any(isinstance(one, Unknown) for one in (figures.running, figures.waiting, figures.kv_usage))
+    assert figures.ttft_s is not None
+    assert figures.itl_s is not None
+    assert figures.output_tokens is not None
+
+
+def test_the_engines_of_one_worker_add_up() -> None:
+    """Data parallel ranks show as engines: counts add up, shares are averaged."""
+    page = PAGES[-1].read_text()
+    both = page + page.replace('engine="0"', 'engine="1"')
+    one, two = parse_page(page, now_unix_s=1.0), parse_page(both, now_unix_s=1.0)
+    assert one.ttft_s is not None
+    assert two.ttft_s is not None
+    assert two.ttft_s.count == 2 * one.ttft_s.count
+    assert two.kv_usage == one.kv_usage
