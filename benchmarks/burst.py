@@ -233,8 +233,8 @@ def _hourly(run: Run, arrivals: list[Arrival]) -> None:
     case = _case(repeated, level="p99")
     found: dict[str, tuple[float, float]] = {}
     policies: Mapping[str, Policy] = {"ours": POLICIES["ours"], "no-forecast": POLICIES["no-forecast"]} | {
-        f"clairvoyant {load.prefill:.2f}": replace(POLICIES["clairvoyant"], make=partial(Clairvoyant, load=load))
-        for load in (Load(prefill=0.85, decode=0.9), Load(prefill=0.75, decode=0.85))
+        f"clairvoyant {load.wait:.2f}": replace(POLICIES["clairvoyant"], make=partial(Clairvoyant, load=load))
+        for load in (Load(wait=0.6), Load(wait=0.3, decode=0.85))
     }
     for name, policy in policies.items():
         seen = _PerHour(TTFT_S, 0.030)

@@ -50,6 +50,10 @@ class Case:
         pools = [self._pool("prefill", "Prefill"), self._pool("decode", "Decode"), self._pool("swing", "Swing", 0)]
         return self._spec(pools)
 
+    def swinging_start(self) -> dict[str, int]:
+        """As many workers at the start, all but one of each role free to swing."""
+        return {"prefill": 1, "decode": 1, "swing": max(0, sum(self.start.values()) - 2)}
+
     def _pool(self, name: str, role: str, fewest: int = 1) -> dict[str, Any]:
         return {
             "name": name,

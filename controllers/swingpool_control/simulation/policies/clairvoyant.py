@@ -19,8 +19,14 @@ from swingpool_control.simulation.policies.interface import Board, Given, Placin
 from swingpool_control.simulation.traffic import Arrival
 from swingpool_control.view import ClusterView, WorkerView
 
-BIN_S = 5.0
-"""Time over which work is averaged; a few seconds' queue is what an objective allows."""
+BIN_S = 20.0
+"""Time for which a number of workers is chosen: shorter, and each lull is followed by a rush."""
+
+MOST = 1_000
+"""Workers that are tried; more do not help a prompt that takes too long alone."""
+
+LATE = 0.02
+"""Share of a bin's prompts that may wait longer than planned."""
 
 MARGIN_S = 3.0
 """How much earlier than needed: pods are made, and seen, with a delay."""
@@ -30,8 +36,8 @@ MARGIN_S = 3.0
 class Load:
     """How full workers are planned."""
 
-    prefill: float = 0.8
-    """Share of a prefill worker's time."""
+    wait: float = 0.5
+    """Share of the TTFT objective, less the prompt's own time, that a prompt may wait."""
     decode: float = 0.9
     """Share of a decode worker's token rate."""
 
@@ -56,52 +62,87 @@ def need(
     *,
     prefill: PerformanceModel,
     decode: PerformanceModel,
-    itl_s: float,
-    load: Load,
+    objectives_s: tuple[float, float],
+    load: Load = Load(),
 ) -> Need:
     """Return how many workers each role needs when.
 
-    Prefill: each prompt's time, as a full batch shares it, falls into the bin of its arrival. Decode: each answer's
-    tokens are spread from its arrival on over the time that they take at the objective; a worker does as many per
-    second as its largest batch within the objective.
+    Prefill: the fewest in each bin with which nobody waits too long, the queue of the bin before included; work is
+    divided between them without loss. Decode: each answer's tokens are spread from its arrival on over the time that
+    they take at the objective; a worker does as many per second as its largest batch within the objective.
 
     Args:
         arrivals: all requests, in their order.
         prefill: what a prefill worker does.
         decode: what a decode worker does.
-        itl_s: the objective.
+        objectives_s: TTFT and ITL.
         load: how full workers are planned.
     """
-    busy_s: list[float] = []
+    ttft_s, itl_s = objectives_s
+    bins: list[list[Arrival]] = []
     tokens: list[float] = []
     contexts: list[float] = []
-
-    def extend(bins: int) -> None:
-        for values in (busy_s, tokens, contexts):
-            values.extend([0.0] * (bins - len(values)))
-
-    alone: dict[int, float] = {}
     for one in arrivals:
         begin = int(one.at_s // BIN_S)
-        lasts_s = one.output_tokens * itl_s
-        end = int((one.at_s + lasts_s) // BIN_S)
-        extend(end + 1)
-        length = one.prompt_tokens
-        if length not in alone:
-            alone[length] = _shared_s(prefill, length)
-        busy_s[begin] += alone[length]
+        end = int((one.at_s + one.output_tokens * itl_s) // BIN_S)
+        bins.extend([] for _ in range(end + 1 - len(bins)))
+        for values in (tokens, contexts):
+            values.extend([0.0] * (end + 1 - len(values)))
+        bins[begin].append(one)
         each = one.output_tokens / (end - begin + 1)
         for index in range(begin, end + 1):
             tokens[index] += each
-            contexts[index] += each * (length + one.output_tokens / 2)
+            contexts[index] += each * (one.prompt_tokens + one.output_tokens / 2)
+    queue = _Queue(prefill, ttft_s=ttft_s, wait=load.wait)
     rates = _Rates(decode, itl_s)
     return Need(
-        prefill=tuple(max(1, math.ceil(work / BIN_S / load.prefill)) for work in busy_s),
+        prefill=tuple(queue.workers(held, until_s=(number + 1) * BIN_S) for number, held in enumerate(bins)),
         decode=tuple(
             max(1, math.ceil(count / BIN_S / load.decode / rates.of(total / count))) if count else 1
             for count, total in zip(tokens, contexts, strict=True)
         ),
     )
+
+
+class _Queue:
+    """The prompts' queue, served by any number of workers."""
+
+    def __init__(self, model: PerformanceModel, *, ttft_s: float, wait: float) -> None:
+        self._model = model
+        self._ttft_s = ttft_s
+        self._wait = wait
+        self._times: dict[int, tuple[float, float]] = {}
+        self._left_s = 0.0
+        """Work that waits, in seconds of one worker."""
+        self._at_s = 0.0
+
+    def workers(self, arrivals: list[Arrival], *, until_s: float) -> int:
+        """Return the fewest workers for a bin, and go on to its end with them."""
+        count = 1
+        while (left_s := self._served(arrivals, count, until_s)) is None:
+            count += 1
+        self._left_s, self._at_s = left_s, until_s
+        return count
+
+    def _served(self, arrivals: list[Arrival], count: int, until_s: float) -> float | None:
+        """The work that is left at the bin's end; None if more than a few wait too long, or too much is left."""
+        left_s, at_s, late = self._left_s, self._at_s, 0
+        for one in arrivals:
+            left_s = max(0.0, left_s - count * (one.at_s - at_s))
+            at_s = one.at_s
+            alone_s, shared_s = self._time(one.prompt_tokens)
+            if alone_s < self._ttft_s:
+                late += left_s / count > self._wait * (self._ttft_s - alone_s)
+            left_s += shared_s
+        left_s = max(0.0, left_s - count * (until_s - at_s))
+        enough = late <= LATE * len(arrivals) and left_s / count <= self._wait * self._ttft_s
+        return left_s if enough or count >= MOST else None
+
+    def _time(self, tokens: int) -> tuple[float, float]:
+        if tokens not in self._times:
+            alone_s = prefill_s(self._model, prompt_tokens=tokens) + self._model.transfer_s(tokens=tokens)
+            self._times[tokens] = (alone_s, _shared_s(self._model, tokens))
+        return self._times[tokens]
 
 
 def _shared_s(model: PerformanceModel, tokens: int) -> float:
@@ -173,7 +214,7 @@ class Clairvoyant:
             given.future(),
             prefill=given.models[prefill.name],
             decode=given.models[decode.name],
-            itl_s=fleet.objectives_s(given.spec)[1],
+            objectives_s=fleet.objectives_s(given.spec),
             load=load,
         )
         self._begun_unix_s: float | None = None

@@ -55,9 +55,10 @@ def test_whoever_knows_the_future_meets_it_and_pays_less_than_for_the_peak() -> 
 def test_need_is_what_arrives() -> None:
     model = built_in("demo").model()
     steady = [Arrival(0.1 * number, 600, 20) for number in range(600)]
-    found = need(steady, prefill=model, decode=model, itl_s=0.06, load=Load())
+    found = need(steady, prefill=model, decode=model, objectives_s=(1.0, 0.06))
     assert max(found.prefill[:11]) - min(found.prefill[:11]) <= 1
-    fuller = need(steady, prefill=model, decode=model, itl_s=0.06, load=Load(prefill=0.4, decode=0.45))
+    careful = Load(wait=0.1, decode=0.45)
+    fuller = need(steady, prefill=model, decode=model, objectives_s=(1.0, 0.06), load=careful)
     assert all(less <= more for less, more in zip(found.prefill, fuller.prefill, strict=True))
     assert all(less <= more for less, more in zip(found.decode, fuller.decode, strict=True))
     assert found.over(0.0, 10.0) <= found.over(0.0, 60.0)
