@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from swingpool_control.figures import Figure, Unknown
+from swingpool_control.vllm.metrics import names_of
 
 _NEVER = "it has not been scraped yet"
 
@@ -53,18 +54,20 @@ NO_FIGURES = WorkerFigures(
     running=Unknown(_NEVER), waiting=Unknown(_NEVER), kv_usage=Unknown(_NEVER), scraped_unix_s=Unknown(_NEVER)
 )
 
+_KV_USAGE, _KV_USAGE_OLD = names_of("kv_usage")
+_ITL, _ITL_OLD = names_of("itl")
 _GAUGES = {
-    "vllm:num_requests_running": "running",
-    "vllm:num_requests_waiting": "waiting",
-    "vllm:kv_cache_usage_perc": "kv_usage",
-    "vllm:gpu_cache_usage_perc": "kv_usage_old",
-    "vllm:prompt_tokens_by_source_total": "transferred",
+    names_of("running")[0]: "running",
+    names_of("waiting")[0]: "waiting",
+    _KV_USAGE: "kv_usage",
+    _KV_USAGE_OLD: "kv_usage_old",
+    f"{names_of('by_source')[0]}_total": "transferred",
 }
 _HISTOGRAMS = {
-    "vllm:inter_token_latency_seconds": "itl",
-    "vllm:time_per_output_token_seconds": "itl_old",
-    "vllm:time_to_first_token_seconds": "ttft",
-    "vllm:request_generation_tokens": "output",
+    _ITL: "itl",
+    _ITL_OLD: "itl_old",
+    names_of("ttft")[0]: "ttft",
+    names_of("output_tokens")[0]: "output",
 }
 _SERIES = {
     **{name: (key, "") for name, key in _GAUGES.items()},
