@@ -287,3 +287,24 @@ async def test_a_streamed_decode_leg(worker: Client, other: Client) -> None:
     whole = await worker.completion(prompt=text, max_tokens=8, ignore_eos=True)
     assert split.text == whole["choices"][0]["text"]
     assert split.text.startswith(first["choices"][0]["text"])
+
+
+async def test_blocks_that_nobody_fetches_are_freed_when_their_lease_ends(worker: Client, other: Client) -> None:
+    """Who comes too late computes the prompt itself, and answers as if nothing had happened."""
+    text = prompt(40)
+    expired = await worker.metric("vllm:nixl_num_kv_expired_reqs_total")
+    first = await worker.completion(prompt=text, max_tokens=1, kv_transfer_params=kv_params_of_prefill())
+    assert await worker.metric("vllm:kv_cache_usage_perc") > 0
+
+    async def freed() -> bool:
+        return (
+            await worker.metric("vllm:nixl_num_kv_expired_reqs_total") > expired
+            and await worker.metric("vllm:kv_cache_usage_perc") == 0
+        )
+
+    await until_async("the lease has ended", freed)
+    late = await other.completion(
+        prompt=text, max_tokens=8, ignore_eos=True, kv_transfer_params=first["kv_transfer_params"]
+    )
+    whole = await worker.completion(prompt=text, max_tokens=8, ignore_eos=True)
+    assert late["choices"] == whole["choices"]
