@@ -51,6 +51,8 @@ HOT = 1.2
 """What sticks to the hot worker, over what it can do."""
 SINE_S = 600.0
 SINE_SHARE = 0.7
+FULL = 0.9
+"""Share of what the model says that a role does, up to which it is loaded: at all of it half of the prompts are late."""
 STEP_SHARE = 0.75
 STEP_EVERY_S = 60.0
 
@@ -173,12 +175,12 @@ def _sine(run: Run) -> None:
 
 
 def _fewest_flips(rates: Sequence[tuple[float, float]], kinds: tuple[Kind, Kind]) -> int:
-    """Return the fewest flips with which no role ever lacks what the model says: who moves only when it must."""
+    """Return the fewest flips with which no role is ever loaded beyond `FULL`: by who knows what comes."""
     least, most = FIXED["prefill"], WORKERS - FIXED["decode"]
     ways: dict[int, int] = dict.fromkeys(range(least, most + 1), 0)
     for one, two in rates:
-        prefill = one * kinds[0].prefill + two * kinds[1].prefill
-        decode = one * kinds[0].decode + two * kinds[1].decode
+        prefill = (one * kinds[0].prefill + two * kinds[1].prefill) / FULL
+        decode = (one * kinds[0].decode + two * kinds[1].decode) / FULL
         able = [split for split in range(least, most + 1) if split >= prefill and WORKERS - split >= decode]
         if able:
             ways = {split: min(count + abs(split - before) for before, count in ways.items()) for split in able}
