@@ -52,7 +52,7 @@ HOT = 1.2
 SINE_S = 600.0
 SINE_SHARE = 0.7
 FULL = 0.9
-"""Share of what the model says that a role does, up to which it is loaded: at all of it half of the prompts are late."""
+"""Share of what the model says that a role does, up to which it is loaded: at all of it many prompts are late."""
 STEP_SHARE = 0.75
 STEP_EVERY_S = 60.0
 
