@@ -92,7 +92,7 @@ def _decode(bounds: Bounds) -> list[Point]:
 
 def _mixed(bounds: Bounds) -> list[Point]:
     most_prompt = min(bounds.max_batched_tokens - bounds.max_sequences, bounds.max_prompt_tokens, bounds.longest - 1)
-    context = min(128, bounds.longest - DECODE_ROOM - 1)
+    context = min(128, bounds.longest - DECODE_ROOM - 1, bounds.max_prompt_tokens)
     return [
         Point(kind=Kind.MIXED, prompt_tokens=prompt, sequences=sequences, context_tokens=context)
         for prompt in _geometric(SMALLEST_PROMPT * 4, most_prompt, 3.0)

@@ -1,0 +1,92 @@
+"""The pure parts of profiling: which points, how often, and what samples come to."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swingpool.profiling.estimate import LEAST_REPEATS, MOST_REPEATS, enough, estimate
+from swingpool.profiling.journal import Journal, JournalError
+from swingpool.profiling.plan import SHARE_OF_KV, Bounds, Kind, Point, points, tokens_in_flight
+from swingpool.profiling.points import slowed_s, step_s
+from swingpool.profiling.result import link
+from swingpool.profiling.wire import Timed, WorkerError
+
+BOUNDS = st.builds(
+    Bounds,
+    longest=st.integers(64, 32_768),
+    kv_capacity_tokens=st.integers(256, 1_000_000),
+    max_batched_tokens=st.integers(64, 16_384),
+    max_sequences=st.integers(1, 64),
+    max_prompt_tokens=st.integers(16, 16_384),
+)
+
+
+@given(BOUNDS, st.booleans())
+def test_no_point_asks_for_more_than_is_allowed(bounds: Bounds, pair: bool) -> None:
+    found = points(bounds, pair=pair)
+    assert len(set(found)) == len(found)
+    assert tokens_in_flight(found) <= max(1, bounds.kv_capacity_tokens * SHARE_OF_KV)
+    for point in found:
+        assert point.sequences <= bounds.max_sequences
+        assert max(point.prompt_tokens, point.context_tokens) <= bounds.max_prompt_tokens
+        assert max(point.prompt_tokens, point.context_tokens) < bounds.longest
+        assert point.kind is not Kind.TRANSFER or pair
+
+
+def test_every_kind_is_measured() -> None:
+    bounds = Bounds(
+        longest=4096, kv_capacity_tokens=100_000, max_batched_tokens=2048, max_sequences=16, max_prompt_tokens=2000
+    )
+    assert {point.kind for point in points(bounds, pair=True)} == set(Kind)
+
+
+def test_a_late_sample_moves_no_estimate() -> None:
+    assert estimate([1.0, 1.01, 0.99, 1.0, 9.0]).seconds == 1.0
+
+
+@given(st.lists(st.floats(0.001, 10.0), max_size=30))
+def test_it_is_repeated_often_enough_and_not_for_ever(samples: list[float]) -> None:
+    if len(samples) < LEAST_REPEATS:
+        assert not enough(samples)
+    if len(samples) >= MOST_REPEATS:
+        assert enough(samples)
+
+
+def test_a_step_is_the_time_in_which_all_generate_by_its_tokens() -> None:
+    early = Timed(sent_s=0.0, token_s=tuple(0.1 * number for number in range(20)))
+    late = Timed(sent_s=0.5, token_s=tuple(1.0 + 0.1 * number for number in range(20)))
+    assert step_s([early, late]) == pytest.approx(0.1)
+    with pytest.raises(WorkerError, match="fewer than"):
+        step_s([early, Timed(sent_s=1.7, token_s=(1.8, 1.9, 2.0))])
+
+
+def test_a_prompt_beside_shows_as_the_longest_gap() -> None:
+    stream = Timed(sent_s=0.0, token_s=(0.0, 0.1, 0.2, 0.9, 1.0))
+    assert slowed_s([stream], Timed(sent_s=0.25, token_s=(0.85,))) == pytest.approx(0.7)
+    with pytest.raises(WorkerError, match="had ended"):
+        slowed_s([stream], Timed(sent_s=2.0, token_s=(3.0,)))
+
+
+def test_the_link_is_what_a_transfer_takes_beyond_the_last_token() -> None:
+    samples = {
+        Point(kind=Kind.TRANSFER, prompt_tokens=tokens): (0.01 + 0.03 + tokens * 1e-4,) * 3
+        for tokens in (100, 400, 900)
+    }
+    found = link(samples, lambda context: 0.03)
+    assert found is not None
+    assert found.latency_s == pytest.approx(0.01)
+    assert found.token_s == pytest.approx(1e-4)
+    assert link({}, lambda context: 0.03) is None
+
+
+def test_a_journal_goes_on_where_it_was(tmp_path: Path) -> None:
+    path, point = tmp_path / "journal", Point(kind=Kind.DECODE, sequences=2, context_tokens=64)
+    Journal(path, {"version": "1"}).add(point, (0.1, 0.2))
+    assert Journal(path, {"version": "1"}).samples == {point: (0.1, 0.2)}
+    with pytest.raises(JournalError, match="another worker"):
+        Journal(path, {"version": "2"})
+    path.write_text("no journal\n")
+    with pytest.raises(JournalError, match="remove it"):
+        Journal(path, {"version": "1"})
