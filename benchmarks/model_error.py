@@ -8,14 +8,21 @@ bars are on the median over all their sets, prefill and decode apart.
 The model's shape and the accelerator are known for all of these sets, so the fit may follow first principles. The
 roofline alone, which has seen no measurement, is compared with all points. `all_but_one` fits to all points but the one
 that it is tested on: what scatter leaves to the best-informed fit, against which the halves can be judged.
+
+Nobody published measurements of mixed steps, a prompt beside decoding sequences. AIConfigurator estimates them from
+tables of measured operators; coefficients fitted to its prefills and decode steps alone are compared with that.
 """
 
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from benchmarks.harness import Run, main
+from benchmarks.peer_answers import Answers
+from swingpool.aiconfigurator import points
+from swingpool.aiconfigurator.client import AIConfiguratorError
 from swingpool_control.engine import facts, held_out, roofline
 from swingpool_control.engine.fit import fit, predict, relative_errors
 from swingpool_control.engine.held_out import Errors
@@ -44,6 +51,34 @@ DESCRIBED = {
     "opt-66b": ("opt-66b", "a100-80gb", 2.0),
 }
 """Part of a set's name to model, accelerator (None: the set's name tells) and bytes per weight."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """What AIConfigurator is asked about, and by which names it is known here."""
+
+    model: str
+    system: str
+    shape: str
+    accelerator: str
+    size: int
+    weight_bytes: float
+
+
+MIXED = (
+    Peer(
+        model="meta-llama/Meta-Llama-3.1-8B",
+        system="h200_sxm",
+        shape="llama-3.1-8b",
+        accelerator="h200",
+        size=1,
+        weight_bytes=2.0,
+    ),
+    Peer(
+        model="Qwen/Qwen3-32B-FP8", system="h100_sxm", shape="qwen3-32b", accelerator="h100", size=2, weight_bytes=1.0
+    ),
+)
+MIXED_LIMIT = 0.15
 HALVES, HALVES_QUICK = 200, 20
 
 
@@ -68,8 +103,40 @@ def measure(run: Run) -> None:
     for phase, found in ratios.items():
         if found:
             _roofline(run, f"roofline_all_{phase}", found)
-    run.figures["mixed_steps"] = "no independent measured source found; not tested"
-    run.say("mixed steps: no independent measured source was found, so nothing is claimed of them")
+    _mixed(run)
+
+
+def _mixed(run: Run) -> None:
+    """Compare iterations that do both, by coefficients that have seen none, with AIConfigurator's estimates."""
+    worst = 0.0
+    try:
+        with Answers() as answers:
+            for peer in MIXED:
+                measured, _ = points.measured_set(
+                    answers.ask, model=peer.model, system=peer.system, tensor_parallel_size=peer.size
+                )
+                pure = [point for point in measured.points if point.phase is not Phase.MIXED]
+                principles = roofline.step_cost(
+                    facts.shape(peer.shape),
+                    facts.accelerator(peer.accelerator),
+                    tensor_parallel_size=peer.size,
+                    weight_bytes=peer.weight_bytes,
+                )
+                step = fit(pure, max_batched_tokens=measured.max_batched_tokens, first_principles=principles)
+                errors = relative_errors(step, measured.of(Phase.MIXED), max_batched_tokens=measured.max_batched_tokens)
+                worst = max(worst, float(errors.max()))
+                run.figures[f"mixed_{peer.shape}_{peer.accelerator}"] = {
+                    "points": len(errors),
+                    "median": round(float(np.median(errors)), 4),
+                    "max": round(float(errors.max()), 4),
+                }
+                run.say(f"mixed steps, {measured.name}: {run.figures[f'mixed_{peer.shape}_{peer.accelerator}']}")
+    except AIConfiguratorError as error:
+        run.figures["mixed_steps"] = "not tested: nobody measured any, and AIConfigurator's estimates are not at hand"
+        run.skipped.append(str(error))
+        run.say(f"skipped: mixed steps: {error}")
+        return
+    run.at_most("mixed_steps_worst_difference_from_aiconfigurator", worst, MIXED_LIMIT)
 
 
 def _errors(run: Run, form: str, measured: MeasuredSet) -> Mapping[Phase, Errors]:
@@ -108,9 +175,9 @@ def _roofline_ratios(sets: Iterable[MeasuredSet]) -> Mapping[Phase, list[float]]
     for measured in sets:
         step = _first_principles(measured)
         for phase, found in ratios.items():
-            points = measured.of(phase)
-            predicted = predict(step, points, max_batched_tokens=measured.max_batched_tokens)
-            found += [float(s) / point.seconds for s, point in zip(predicted, points, strict=True)]
+            own = measured.of(phase)
+            predicted = predict(step, own, max_batched_tokens=measured.max_batched_tokens)
+            found += [float(s) / point.seconds for s, point in zip(predicted, own, strict=True)]
     return ratios
 
 

@@ -1,7 +1,7 @@
 """Plans for AIConfigurator's shapes, from its own figures of single workers, by the sizing programme."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,15 +12,14 @@ from swingpool_control.sizing.programme import PoolOption, Problem, Rates, solve
 
 SIZES = (1, 2, 4, 8)
 """Tensor parallel sizes of one worker."""
-PREFILL_BATCHES = (1, 2, 4)
-MOST_SEQUENCES = 512
+PREFILL_BATCHES = (1, 2, 3, 4, 6, 8)
+DECODE_BATCHES = (*range(1, 32), *range(32, 128, 4), *range(128, 520, 8))
+BATCHES_OF_BOTH = (*range(1, 17), 20, 24, 32, 48, 64, 96, 128, 192, 256)
 TTFT_QUEUEING = 1.8
-"""By which AIConfigurator multiplies a prefill when it recommends."""
+"""By which AIConfigurator multiplies a prefill's time to get the TTFT of a plan."""
 DEGRADED = {names.ROLE_PREFILL: 0.9, names.ROLE_DECODE: 0.92}
 """What of a worker's rate AIConfigurator counts when it matches rates."""
 MOST_WORKERS = 2000
-FURTHER = 3
-"""Batches beyond the first that is too slow that are tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +69,7 @@ class Plan:
         """Whether it serves the rate within the objectives."""
         return (
             self.requests_per_s >= shape.requests_per_s
-            and self.ttft_ms * TTFT_QUEUEING <= shape.ttft_ms
+            and self.ttft_ms <= shape.ttft_ms
             and self.tpot_ms <= shape.tpot_ms
         )
 
@@ -83,8 +82,8 @@ def recommended(answers: Answers, shape: Shape) -> int:
 
 def split(answers: Answers, shape: Shape) -> Plan | None:
     """Return the plan of fewest accelerators with workers of one role, judged; None if no layout holds."""
-    prefills = tuple(_each(answers, shape, names.ROLE_PREFILL))
-    decodes = tuple(_each(answers, shape, names.ROLE_DECODE))
+    prefills = tuple(_each(answers, shape, names.ROLE_PREFILL, PREFILL_BATCHES))
+    decodes = tuple(_each(answers, shape, names.ROLE_DECODE, DECODE_BATCHES))
     pairs = [(prefill, decode, *_matched(shape, prefill, decode)) for prefill in prefills for decode in decodes]
     if not pairs:
         return None
@@ -110,19 +109,15 @@ def split(answers: Answers, shape: Shape) -> Plan | None:
 def together(answers: Answers, shape: Shape) -> Plan | None:
     """Return the plan of fewest accelerators with workers that do both roles at once; None if no layout holds."""
     found = []
-    for size in SIZES:
-        worker = _largest(answers, shape, "both", size)
-        if worker is None:
-            continue
-        workers = math.ceil(shape.requests_per_s / worker.requests_per_s)
-        judged = answers.ask(_alone(shape, "both", size, worker.batch))
+    for size, row in _best(answers, shape, "both", BATCHES_OF_BOTH):
+        workers = math.ceil(shape.requests_per_s / row["requests_per_s"])
         found.append(
             Plan(
                 accelerators=workers * size,
-                words=f"{workers} x TP{size} of {worker.batch} in both roles",
-                requests_per_s=workers * worker.requests_per_s,
-                ttft_ms=judged["ttft_ms"],
-                tpot_ms=judged["tpot_ms"],
+                words=f"{workers} x TP{size} of {row['batch']} in both roles",
+                requests_per_s=workers * row["requests_per_s"],
+                ttft_ms=row["ttft_ms"],
+                tpot_ms=row["tpot_ms"],
             )
         )
     return min(found, key=lambda plan: plan.accelerators, default=None)
@@ -145,57 +140,29 @@ def _matched(shape: Shape, prefill: Worker, decode: Worker) -> tuple[int, int]:
     return counts[names.ROLE_PREFILL], counts[names.ROLE_DECODE]
 
 
-def _each(answers: Answers, shape: Shape, role: str) -> Iterator[Worker]:
-    for size in SIZES:
-        if role == names.ROLE_PREFILL:
-            tried = [_within(answers, shape, role, size, batch) for batch in PREFILL_BATCHES]
-            best = max((worker for worker in tried if worker), key=lambda worker: worker.requests_per_s, default=None)
-        else:
-            best = _largest(answers, shape, role, size)
-        if best is not None:
-            yield best
+def _each(answers: Answers, shape: Shape, role: str, batches: tuple[int, ...]) -> Iterator[Worker]:
+    for size, row in _best(answers, shape, role, batches):
+        yield Worker(size=size, batch=row["batch"], requests_per_s=row["requests_per_s"])
 
 
-def _largest(answers: Answers, shape: Shape, role: str, size: int) -> Worker | None:
-    """Return the worker that serves most within the objectives, at about the largest batch that is within them.
+def _best(answers: Answers, shape: Shape, role: str, batches: tuple[int, ...]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield for each tensor parallel size the batch that serves most within the objectives, if one is within them.
 
-    AIConfigurator's times do not rise with every batch, so some beyond the first that is too slow are tried too.
+    AIConfigurator's times do not rise with every batch, so all of them are looked at.
     """
-    low, high = 0, MOST_SEQUENCES + 1
-    found: dict[int, Worker] = {}
-    for batch in _doubling():
-        worker = _within(answers, shape, role, size, batch)
-        if worker is None:
-            high = batch
-            break
-        found[batch], low = worker, batch
-    while high - low > 1:
-        middle = (low + high) // 2
-        worker = _within(answers, shape, role, size, middle)
-        if worker is None:
-            high = middle
-        else:
-            found[middle], low = worker, middle
-    for batch in range(high + 1, high + 1 + FURTHER):
-        if worker := _within(answers, shape, role, size, batch):
-            found[batch] = worker
-    return max(found.values(), key=lambda worker: worker.requests_per_s, default=None)
+    for size in SIZES:
+        try:
+            answer = answers.ask(shape.request("workers", role=role, tensor_parallel_size=size, batches=list(batches)))
+        except RefusedError:
+            continue
+        within = [row for row in answer["rows"] if _within(shape, role, row)]
+        if within:
+            yield size, max(within, key=lambda row: row["requests_per_s"])
 
 
-def _doubling() -> Iterable[int]:
-    return (2**power for power in range(int(math.log2(MOST_SEQUENCES)) + 1))
-
-
-def _within(answers: Answers, shape: Shape, role: str, size: int, batch: int) -> Worker | None:
-    """Return a worker at a batch, or None if it is not within the objective of its role, or does not fit."""
-    try:
-        alone = answers.ask(_alone(shape, role, size, batch))
-    except RefusedError:
-        return None
-    late = alone["ttft_ms"] * TTFT_QUEUEING > shape.ttft_ms and role != names.ROLE_DECODE
-    slow = alone["tpot_ms"] > shape.tpot_ms and role != names.ROLE_PREFILL
-    return None if late or slow else Worker(size=size, batch=batch, requests_per_s=alone["requests_per_s"])
-
-
-def _alone(shape: Shape, role: str, size: int, batch: int) -> dict[str, Any]:
-    return shape.request("worker", role=role, tensor_parallel_size=size, batch=batch)
+def _within(shape: Shape, role: str, row: dict[str, Any]) -> bool:
+    """Whether a worker is within the objective of its role."""
+    queueing = TTFT_QUEUEING if role == names.ROLE_PREFILL else 1.0
+    late = row["ttft_ms"] * queueing > shape.ttft_ms and role != names.ROLE_DECODE
+    slow = row["tpot_ms"] > shape.tpot_ms and role != names.ROLE_PREFILL
+    return not late and not slow

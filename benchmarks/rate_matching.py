@@ -8,9 +8,8 @@ published split of 45 and 25.
 AIConfigurator: for each shape (model, system, lengths, objectives, rate) its `recommend` says how many accelerators it
 would take. Our plan uses its own figures of single workers: for each pair of tensor parallel sizes the programme
 chooses how many prefill and decode workers. The plan of fewest accelerators is then judged by AIConfigurator's own
-`estimate`: requests per second, TTFT and TPOT. AIConfigurator multiplies TTFT by 1.8 for queueing when it recommends,
-not when it estimates; ours must hold with that factor. Where its workers that do both roles at once need fewer
-accelerators than workers with one role, they are what is planned, also by its own figures of one worker.
+`estimate`: requests per second, TTFT (which has its factor for queueing in it) and TPOT. Where workers that do both
+roles at once need fewer accelerators than workers with one role, they are what is planned, also by its own figures.
 """
 
 import sys

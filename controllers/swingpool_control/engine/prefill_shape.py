@@ -9,10 +9,10 @@ measurements beside free coefficients:
   lies around it: a Gaussian process over the logarithm of the ratio, which forgets over some `FORGETS` e-foldings of
   size. It follows an engine whose time per token jumps with size.
 
-The simplest that explains the measurements is taken. Free coefficients must leave a quarter of the scatter that the
-leaves for each measurement not used up; and if what is left is more than `TOLERATED`, it is no scatter of measurements,
-and the curve follows them. Leaving out one measurement after the other would ask the same question more directly, but
-of six or eight measurements its answer is too noisy to choose by.
+The simplest that explains the measurements is taken. Free coefficients must leave less than a quarter of the scatter
+that the scaled roofline leaves, for each measurement that they do not use up; and if what is left is more than
+`TOLERATED`, it is no scatter of measurements, and the curve follows them. Leaving out one measurement after the other
+would ask the same question more directly, but of six or eight measurements its answer is too noisy to choose by.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """A script for an interpreter that has AIConfigurator 0.12: requests in, answers out, one JSON object a line.
 
 It is run by path, never imported: that interpreter need not have Swingpool, nor this one AIConfigurator. Each request
-names what it `ask`s for: `recommend`, `worker`, `plan` or `points`. An answer has the request's `id`, and either
+names what it `ask`s for: `recommend`, `workers`, `plan` or `points`. An answer has the request's `id`, and either
 `answer` or `error`.
 """
 
@@ -10,11 +10,14 @@ import json
 import logging
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 DATABASE = "HYBRID"
 """The mode in which `recommend` looks up its tables; estimates are taken in the same one."""
+
+PREFILL_SCALE, DECODE_SCALE = 1.1, 1.08
+"""By which its estimates of separate roles multiply latencies."""
 
 
 def _estimate(request: dict[str, Any], **settings: Any) -> Any:
@@ -72,20 +75,39 @@ def recommend(request: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def worker(request: dict[str, Any]) -> dict[str, Any]:
-    """Return what one worker does in a role, alone: requests per second, and the latency that its role causes."""
-    size, batch, role = request["tensor_parallel_size"], request["batch"], request["role"]
+def workers(request: dict[str, Any]) -> dict[str, Any]:
+    """Return what one worker does alone at each batch that fits: requests per second, and the latencies of its role."""
+    role = request["role"]
     if role == "both":
-        found = _estimate(request, mode="agg", tp_size=size, batch_size=batch)
-        return {"requests_per_s": float(found.raw["seq/s"]), "ttft_ms": found.ttft, "tpot_ms": found.tpot}
-    sides = {
-        f"{side}_{name}": value
-        for side in ("prefill", "decode")
-        for name, value in (("tp_size", size), ("batch_size", batch if side == role else 1), ("num_workers", 1))
-    }
-    found = _estimate(request, mode="disagg", **sides)
-    column = "(p)seq/s/worker" if role == "prefill" else "(d)seq/s/worker"
-    return {"requests_per_s": float(found.raw[column]), "ttft_ms": found.ttft, "tpot_ms": found.tpot}
+        return {"rows": list(_rows_of_both(request))}
+    session, _ = _session(request)
+    mode, scale = ("static_ctx", PREFILL_SCALE) if role == "prefill" else ("static_gen", DECODE_SCALE)
+    rows = []
+    for batch in request["batches"]:
+        runtime = _runtime(batch, request["isl"], request["osl"])
+        summary = session.run_static(runtime_config=runtime, mode=mode, latency_correction_scale=scale)
+        if summary.check_oom() or summary.check_kv_cache_oom():
+            break
+        found = summary.get_result_dict()
+        rows.append(
+            {
+                "batch": batch,
+                "requests_per_s": float(found["seq/s"]),
+                "ttft_ms": float(found["ttft"]),
+                "tpot_ms": float(found["tpot"]),
+            }
+        )
+    return {"rows": rows}
+
+
+def _rows_of_both(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for batch in request["batches"]:
+        try:
+            found = _estimate(request, mode="agg", tp_size=request["tensor_parallel_size"], batch_size=batch)
+        except RuntimeError:  # it does not fit, and no larger batch will
+            return
+        rate = float(found.raw["seq/s"])
+        yield {"batch": batch, "requests_per_s": rate, "ttft_ms": found.ttft, "tpot_ms": found.tpot}
 
 
 def plan(request: dict[str, Any]) -> dict[str, Any]:
@@ -106,29 +128,87 @@ def plan(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def points(request: dict[str, Any]) -> dict[str, Any]:
-    """Return estimated times of prefills and of decode steps, the memory a worker takes, and which tables were used."""
+    """Return estimated times of prefills, decode steps and iterations that do both, and how much KV cache there is.
+
+    Mixed iterations compute one whole prompt of each length beside sequences whose contexts are as long.
+    """
+    from aiconfigurator_core.sdk.memory import estimate_kv_cache
+    from aiconfigurator_core.sdk.step_estimate import MixedStepInput
+
     size = request["tensor_parallel_size"]
-    prefill = []
-    for tokens in request["prompts"]:
-        found = _estimate(request | {"isl": tokens, "osl": 2}, mode="static_ctx", tp_size=size, batch_size=1)
-        prefill.append({"seconds": found.ttft / 1e3, "prompts": 1, "prompt_tokens": tokens})
-    decode = []
+    session, version = _session(request)
+    found = [
+        {"seconds": _static_s(session, "static_ctx", 1, tokens, "ttft"), "prompts": 1, "prompt_tokens": tokens}
+        for tokens in request["prompts"]
+    ]
     for batch in request["batches"]:
-        for context in request["contexts"]:
-            found = _estimate(
-                request | {"isl": context, "osl": 2}, mode="static_gen", tp_size=size, batch_size=batch, stride=1
-            )
-            decode.append({"seconds": found.tpot / 1e3, "sequences": batch, "context_tokens": context})
+        found += [
+            {
+                "seconds": _static_s(session, "static_gen", batch, context, "tpot"),
+                "sequences": batch,
+                "context_tokens": context,
+            }
+            for context in request["contexts"]
+        ]
+    for batch in request["mixed_batches"]:
+        for tokens in request["mixed_prompts"]:
+            step = MixedStepInput(context_tokens=tokens, num_decode_requests=batch)
+            seconds = session.run_mixed(_runtime(1, tokens), step).latency_ms / 1e3
+            mixed = {"sequences": batch, "context_tokens": tokens, "prompts": 1, "prompt_tokens": tokens}
+            found.append({"seconds": seconds, **mixed})
+    memory = estimate_kv_cache(
+        request["model"],
+        request["system"],
+        request["backend"],
+        version,
+        max_num_tokens=request["max_batched_tokens"],
+        max_batch_size=max(request["batches"]),
+        memory_fraction_kind="of_total",
+        memory_fraction_value=request["memory_share"],
+        tp_size=size,
+    )
     return {
-        "points": prefill + decode,
-        "backend_version": found.backend_version,
-        "memory_gib": _plain(getattr(found, "memory", None)),
+        "points": found,
+        "backend_version": version,
+        "kv_capacity_tokens": int(memory["total_kv_size_tokens"]),
+        "kv_bytes_per_token": float(memory["kv_size_per_token_bytes"]) * size,
     }
+
+
+def _session(request: dict[str, Any]) -> tuple[Any, str]:
+    """Return the session that an estimate makes, to take many without making it anew, and its tables' version."""
+    from aiconfigurator.sdk.inference_session import InferenceSession
+
+    made: list[Any] = []
+    run_static = InferenceSession.run_static
+
+    def noting(self: Any, *arguments: Any, **settings: Any) -> Any:
+        made.append(self)
+        return run_static(self, *arguments, **settings)
+
+    InferenceSession.run_static = noting
+    try:
+        size = request["tensor_parallel_size"]
+        found = _estimate(request | {"isl": 128, "osl": 2}, mode="static_ctx", tp_size=size, batch_size=1)
+    finally:
+        InferenceSession.run_static = run_static
+    return made[0], found.backend_version
+
+
+def _runtime(batch: int, isl: int, osl: int = 2) -> Any:
+    from aiconfigurator.sdk.config import RuntimeConfig
+
+    return RuntimeConfig(batch_size=batch, isl=isl, osl=osl)
+
+
+def _static_s(session: Any, mode: str, batch: int, tokens: int, figure: str) -> float:
+    summary = session.run_static(runtime_config=_runtime(batch, tokens), mode=mode, stride=1)
+    return float(summary.get_result_dict()[figure]) / 1e3
 
 
 ASKED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "recommend": recommend,
-    "worker": worker,
+    "workers": workers,
     "plan": plan,
     "points": points,
 }

@@ -3,19 +3,18 @@
 The fit is imported only when it is asked for: scipy takes longer to load than everything else here.
 """
 
-import re
 from pathlib import Path
 
 import click
 
-from swingpool.cli import profile_measure, profile_table
+from swingpool.cli import profile_file, profile_import, profile_measure, profile_table
 from swingpool_control.engine import facts, roofline
 from swingpool_control.engine.profile import Profile, ProfileError, built_in, built_in_names, parse
 
 LINK_BYTES_PER_S = 1.25e10
 LINK_LATENCY_S = 0.005
 STARTUP_S = 120.0
-WEIGHT_BYTES = {"bf16": 2.0, "fp8": 1.0}
+WEIGHT_BYTES = profile_file.WEIGHT_BYTES
 FORMATS = ("csv", "json", "dynamo", "distserve", "splitwise", "inferno")
 
 Existing = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -30,6 +29,7 @@ def command() -> None:
 
 
 command.add_command(profile_measure.command)
+command.add_command(profile_import.command)
 
 
 @command.command("show")
@@ -54,6 +54,7 @@ def show(profile: str) -> None:
 @click.option("--link-bytes-per-s", type=Positive, help="What a worker receives. Default, assumed: 1.25e10.")
 @click.option("--link-latency-s", type=NotNegative, help="Fixed time of a transfer. Default, assumed: 0.005.")
 @click.option("--startup-s", type=NotNegative, help="From a pod's creation to serving. Default, assumed: 120.")
+@click.option("--weights", type=click.Choice(tuple(WEIGHT_BYTES)), default="bf16", show_default=True)
 @click.option("--name", help="The profile's name. Default: from model and accelerator.")
 @click.option("--summary", help="One line that describes it.")
 @click.option("--source", help="Where the measurements come from, if the files do not say.")
@@ -77,6 +78,7 @@ def fit(
     link_bytes_per_s: float | None,
     link_latency_s: float | None,
     startup_s: float | None,
+    weights: str,
     name: str | None,
     summary: str | None,
     source: str | None,
@@ -99,12 +101,16 @@ def fit(
         "link_latency_s": (link_latency_s, LINK_LATENCY_S),
         "startup_s": (startup_s, STARTUP_S),
     }
+    size = tensor_parallel_size or count or 1
     described = fitted.Described(
-        name=name or _name(models[0], products[0]),
+        first_principles=profile_file.first_principles(models[0], products[0], size, WEIGHT_BYTES[weights]),
+        name=name or profile_file.name_of(models[0], products[0]),
         models=models,
         products=products,
         kv_bytes_per_token=kv_bytes_per_token,
-        **{field: default if given is None else given for field, (given, default) in link.items()},
+        link_bytes_per_s=link_bytes_per_s or LINK_BYTES_PER_S,
+        link_latency_s=LINK_LATENCY_S if link_latency_s is None else link_latency_s,
+        startup_s=STARTUP_S if startup_s is None else startup_s,
         summary=summary,
         accelerators=count,
         tensor_parallel_size=tensor_parallel_size,
@@ -121,9 +127,7 @@ def fit(
         profile = fitted.profile(measured, described, rng=np.random.default_rng(seed))
     except (MeasurementError, OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
-    _write(profile, output, force=force)
-    click.echo("\n".join(profile_table.lines(profile)))
-    click.echo(f"\nwritten to {output}")
+    profile_file.save(profile, output, force=force)
 
 
 @command.command("roofline")
@@ -164,7 +168,7 @@ def from_first_principles(
         profile = roofline.profile(
             shape,
             found,
-            name=name or _name(model, f"{found.name}-tp{tensor_parallel_size}-roofline"),
+            name=name or profile_file.name_of(model, f"{found.name}-tp{tensor_parallel_size}-roofline"),
             models=(model,),
             tensor_parallel_size=tensor_parallel_size,
             weight_bytes=WEIGHT_BYTES[weights],
@@ -173,20 +177,7 @@ def from_first_principles(
         )
     except (OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
-    _write(profile, output, force=force)
-    click.echo("\n".join(profile_table.lines(profile)))
-    click.echo(f"\nwritten to {output}")
-
-
-def _write(profile: Profile, output: Path, *, force: bool) -> None:
-    text = profile.model_dump_json(indent=2, exclude_none=True) + "\n"
-    try:
-        with output.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError as error:
-        raise click.ClickException(f"{output} exists; --force overwrites it") from error
-    except OSError as error:
-        raise click.ClickException(f"cannot write {output}: {error.strerror}") from error
+    profile_file.save(profile, output, force=force)
 
 
 def _load(profile: str) -> Profile:
@@ -200,8 +191,3 @@ def _load(profile: str) -> Profile:
         return parse(path.read_bytes(), origin=profile)
     except (ProfileError, OSError) as error:
         raise click.ClickException(str(error)) from error
-
-
-def _name(model: str, product: str) -> str:
-    parts = f"{model.rsplit('/', 1)[-1]}-{product}".lower()
-    return re.sub(r"[^-.a-z0-9]+", "-", parts)[:63].strip("-.")

@@ -1,0 +1,46 @@
+"""What the commands that make profiles share: a name, first principles if they are known, and the file."""
+
+import re
+from pathlib import Path
+
+import click
+
+from swingpool.cli import profile_table
+from swingpool_control.engine import facts, roofline
+from swingpool_control.engine.linear import StepCost
+from swingpool_control.engine.profile import Profile, ProfileError
+
+WEIGHT_BYTES = {"bf16": 2.0, "fp8": 1.0}
+
+
+def save(profile: Profile, output: Path, *, force: bool) -> None:
+    """Write a profile and show it.
+
+    Raises:
+        click.ClickException: the file exists, or cannot be written.
+    """
+    text = profile.model_dump_json(indent=2, exclude_none=True) + "\n"
+    try:
+        with output.open("w" if force else "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise click.ClickException(f"{output} exists; --force overwrites it") from error
+    except OSError as error:
+        raise click.ClickException(f"cannot write {output}: {error.strerror}") from error
+    click.echo("\n".join(profile_table.lines(profile)))
+    click.echo(f"\nwritten to {output}")
+
+
+def name_of(model: str, product: str) -> str:
+    """Return a name for the profile of a model on an accelerator."""
+    parts = f"{model.rsplit('/', 1)[-1]}-{product}".lower()
+    return re.sub(r"[^-.a-z0-9]+", "-", parts)[:63].strip("-.")
+
+
+def first_principles(model: str, product: str, size: int, weight_bytes: float) -> StepCost | None:
+    """Return the roofline's coefficients, or None if the model's shape or the accelerator is not known."""
+    try:
+        shape, accelerator = facts.shape(model), facts.accelerator(product)
+    except ProfileError:
+        return None
+    return roofline.step_cost(shape, accelerator, tensor_parallel_size=size, weight_bytes=weight_bytes)
