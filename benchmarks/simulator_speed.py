@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
+from math import log
 from random import Random
 from statistics import fmean
 
@@ -173,11 +174,12 @@ def _spec(prefill: int) -> InferenceClusterSpec:
 
 
 def _arrivals(pairs: list[tuple[int, int]], rate: float, count: int, seed: int) -> Iterator[Arrival]:
-    random = Random(seed)
+    random = Random(seed).random
     at_s = 0.0
+    kinds = len(pairs)
     for _ in range(count):
-        at_s += random.expovariate(rate)
-        prompt, output = random.choice(pairs)
+        at_s -= log(1.0 - random()) / rate
+        prompt, output = pairs[int(random() * kinds)]
         yield Arrival(at_s, prompt, output)
 
 

@@ -1,6 +1,5 @@
 """The simulation: a cluster, its traffic and its control loops on one timeline."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -18,6 +17,7 @@ from swingpool_control.simulation.at_once import AtOnce
 from swingpool_control.simulation.control import Control
 from swingpool_control.simulation.counters import Counters
 from swingpool_control.simulation.events import Timeline
+from swingpool_control.simulation.fabric import Fabric
 from swingpool_control.simulation.outcome import Outcome
 from swingpool_control.simulation.placer import Placer
 from swingpool_control.simulation.pods import Pod, Pods
@@ -27,6 +27,7 @@ from swingpool_control.simulation.router import Router
 from swingpool_control.simulation.runner import Hooks, Runner
 from swingpool_control.simulation.settings import Settings
 from swingpool_control.simulation.traffic import Arrival, Randomness
+from swingpool_control.simulation.trouble import Trouble
 from swingpool_control.sizing import models
 from swingpool_control.swing.protocol import KV_LEASE_S
 
@@ -64,7 +65,6 @@ class Simulation:
         self._settings = settings
         self._failures = failures
         self._told = ended
-        self._drawn: dict[str, int] = {}
         self._models = _models(spec, profile_text) if known is None else dict(known)
         _check(spec, settings)
         self._gathering = Gathering(spec)
@@ -78,7 +78,8 @@ class Simulation:
             block_size=spec.pools[0].engine.block_size,
             ended=self._request_ended,
         )
-        hooks = Hooks(gaps=self._gathering.gaps, transfer=self._transfer)
+        fabric = Fabric(settings.fabric_links)
+        hooks = Hooks(gaps=self._gathering.gaps, transfer=self._transfer, fabric=fabric)
         self._pods = Pods(
             self._timeline,
             spec,
@@ -96,6 +97,7 @@ class Simulation:
             router=self._router,
             counters=self._counters,
         )
+        self._trouble = Trouble(self._timeline, settings, failures, self._pods, changed=self._pod_changed)
         self._pods.begin()
         scrape_s = settings.latencies.scrape_period_s
         self._timeline.every(scrape_s, self._scrape, first_s=scrape_s / 2)
@@ -139,6 +141,7 @@ class Simulation:
 
     def result(self) -> Result:
         """Return what was found up to now."""
+        self._gathering.crashes = self._trouble.crashes
         return self._gathering.result(
             policy=self._settings.policy.name,
             finished=self.finished,
@@ -177,23 +180,8 @@ class Simulation:
     def _pod_changed(self, pod: Pod) -> None:
         self._gathering.series.changed(pod, exists=pod.name in self._pods.pods, now_s=self.now_s)
         self._router.changed(pod, exists=lambda one: one.name in self._pods.pods)
-        if pod.ready and not pod.deleting and self._settings.failures.crashes_per_worker_hour:
-            self._crash_later(pod, pod.restarts)
-
-    def _crash_later(self, pod: Pod, restarts: int) -> None:
-        """Draw when a worker that just began to serve crashes; changes of its role draw nothing."""
-        if pod.name in self._drawn and self._drawn[pod.name] == restarts:
-            return
-        self._drawn[pod.name] = restarts
-        rate = self._settings.failures.crashes_per_worker_hour / 3600
-        lives_s = -math.log(1.0 - self._failures.random()) / rate
-
-        def crash() -> None:
-            if pod.restarts == restarts and pod.name in self._pods.pods:
-                self._gathering.crashes += 1
-                self._pods.crash(pod)
-
-        self._timeline.after(lives_s, crash)
+        if pod.ready and not pod.deleting:
+            self._trouble.began(pod)
 
     def _transfer(self) -> bool:
         self._gathering.transfers += 1

@@ -59,7 +59,7 @@ class Member:
 
     def scrape(self, *, now_s: float) -> None:
         """Read its own figures."""
-        if self.fault:
+        if self.fault or now_s < max(self.pod.hangs_until_s, self.pod.silent_until_s):
             return
         runner = self.pod.runner
         runner.look()

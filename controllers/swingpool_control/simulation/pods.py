@@ -40,6 +40,10 @@ class Pod:
     drain: str = ""
     deletion_cost: int = 0
     restarts: int = 0
+    hangs_until_s: float = 0.0
+    """It answers nothing before."""
+    silent_until_s: float = 0.0
+    """Its figures cannot be read before."""
 
     @property
     def uid(self) -> str:

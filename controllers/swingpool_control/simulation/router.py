@@ -196,8 +196,7 @@ class Router:
             account = Account(pod.name, pod.runner.engine.model)
             member = Member(pod=pod, account=account, role=pod.role, role_since_s=self._timeline.now_s)
             self._members[pod.name] = member
-        fault = "its pod is being deleted" if pod.deleting else "" if pod.ready else "its pod is not ready"
-        member.became(role=pod.role, fault=fault, now_s=self._timeline.now_s)
+        member.became(role=pod.role, fault=_fault(pod, self._timeline.now_s), now_s=self._timeline.now_s)
         self._placer.changed(member.account, role=member.role, in_rotation=member.in_rotation)
         self._pump()
 
@@ -351,3 +350,11 @@ class Router:
         for member in self._members.values():
             member.pod.runner.look()
         return self.told.observation(self._members.values(), self._placer, now_s=now_s)
+
+
+def _fault(pod: Pod, now_s: float) -> str:
+    if pod.deleting:
+        return "its pod is being deleted"
+    if not pod.ready:
+        return "its pod is not ready"
+    return "it does not answer" if now_s < pod.hangs_until_s else ""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from swingpool_control.engine.batching import BatchingEngine
 from swingpool_control.engine.work import Progress, Request, Transfer
 from swingpool_control.simulation.events import Event, Timeline
+from swingpool_control.simulation.fabric import Fabric, Outlet
 from swingpool_control.simulation.gaps import Gaps
 
 
@@ -73,6 +74,8 @@ class Hooks:
     """Counts the times between tokens."""
     transfer: Callable[[], bool]
     """A transfer begins; the answer is whether it fails."""
+    fabric: Fabric
+    """What transfers pass."""
 
 
 class _Renewal(Event):
@@ -126,6 +129,9 @@ class Runner(Event):
         self._make = make
         self._gaps = hooks.gaps
         self._transfer_fails = hooks.transfer
+        self._fabric = hooks.fabric
+        self.outlet = Outlet()
+        """Its link, when others pull from it."""
         self._recompute = recompute
         self._coalesce = coalesce
         self.engine = make()
@@ -140,6 +146,10 @@ class Runner(Event):
         self._ahead = 0
         """How many iterations follow that repeat it."""
         self._preempted_before = 0
+        self._pace = 1.0
+        """What durations are multiplied by."""
+        self._stands_until_s = 0.0
+        """It does nothing before."""
 
     @property
     def jobs(self) -> int:
@@ -181,11 +191,28 @@ class Runner(Event):
         self._kick()
         return released
 
+    def slow(self, times: float) -> None:
+        """Let each iteration and transfer that begins from now on take so many times as long as it should."""
+        self._interrupt()
+        self._pace = times
+
+    def hang(self, lasts_s: float) -> None:
+        """Do nothing for so long; what is under way ends the later."""
+        self._interrupt()
+        now_s = self._timeline.now_s
+        until_s = max(self._stands_until_s, now_s + lasts_s)
+        more_s = until_s - max(self._stands_until_s, now_s)
+        self._stands_until_s = until_s
+        if self._busy:
+            self._duration_s += more_s
+            self._awaited = self._timeline.put(self._began_s + self._duration_s, self)
+
     def crash(self) -> None:
         """Lose everything: each request ends without its tokens."""
         self.look()
         self._awaited = 0
         self._busy, self._ahead = False, 0
+        self._pace, self._stands_until_s = 1.0, 0.0
         self._preempted_before += self.engine.counters.preemptions
         self.engine = self._make()
         lost, self._jobs = self._jobs, {}
@@ -203,25 +230,28 @@ class Runner(Event):
             if self._ahead:
                 self._pass(self._ahead)
             self._settle(self.engine.advance(now_s=now_s), now_s)
+        elif now_s < self._stands_until_s:
+            self._awaited = self._timeline.put(self._stands_until_s, self)
+            return
         engine = self.engine
         iteration = engine.schedule(now_s=now_s)
         for transfer in engine.take_transfers():
             self._start(transfer)
         self._busy = iteration is not None
         if iteration is not None:
-            self._began_s, self._duration_s = now_s, iteration.duration_s
-            end_s = now_s + iteration.duration_s
+            self._began_s, self._duration_s = now_s, iteration.duration_s * self._pace
+            end_s = now_s + self._duration_s
             if self._coalesce:
                 self._ahead = engine.foresee()
                 if self._ahead:
-                    end_s = now_s + engine.following_s(1 + self._ahead)
+                    end_s = now_s + engine.following_s(1 + self._ahead) * self._pace
             self._awaited = self._timeline.put(end_s, self)
         elif (expiry_s := engine.next_expiry_s) is not None:
             self._awaited = self._timeline.put(expiry_s, self)
 
     def _kick(self) -> None:
         if not self._busy:
-            self._awaited = self._timeline.put(self._timeline.now_s, self)
+            self._awaited = self._timeline.put(max(self._timeline.now_s, self._stands_until_s), self)
 
     def _interrupt(self) -> None:
         """Something comes in: the iteration under way is the last that could be foreseen."""
@@ -240,7 +270,7 @@ class Runner(Event):
             return
         while least < most:
             middle = (least + most + 1) // 2
-            if self.engine.following_s(middle) < passed_s:
+            if self.engine.following_s(middle) * self._pace < passed_s:
                 least = middle
             else:
                 most = middle - 1
@@ -250,13 +280,17 @@ class Runner(Event):
     def _pass(self, count: int) -> None:
         """Account for so many iterations, the one under way being the first; the next one is under way then."""
         engine = self.engine
-        self._began_s += engine.following_s(count)
+        self._began_s += engine.following_s(count) * self._pace
         self._gaps.add_run(
-            engine.model, steps=count, sequences=engine.running, context_tokens=engine.decode_context_tokens
+            engine.model,
+            steps=count,
+            sequences=engine.running,
+            context_tokens=engine.decode_context_tokens,
+            pace=self._pace,
         )
         engine.repeat(count)
         self._ahead -= count
-        self._duration_s = engine.following_s(1)
+        self._duration_s = engine.following_s(1) * self._pace
 
     def _settle(self, progress: Progress, end_s: float) -> None:
         """Tell what an iteration brought."""
@@ -274,16 +308,25 @@ class Runner(Event):
 
     def _start(self, transfer: Transfer) -> None:
         job = self._jobs[transfer.request]
-        source = job.source
-        there = source is not None and source.runner.engine.lease(source.lease) is not None
+        source, now_s = job.source, self._timeline.now_s
         job.engine = self.engine
-        job.arrives = not self._transfer_fails() and there
-        self._timeline.put(self._timeline.now_s + (transfer.duration_s if job.arrives else 0.0), job)
+        job.arrives = not self._transfer_fails()
+        lasts_s = 0.0
+        if source is None or source.runner.engine.lease(source.lease) is None:
+            job.arrives = False
+        elif job.arrives:
+            alone_s = self.engine.model.transfer_s(tokens=transfer.tokens)
+            passed_s = self._fabric.passed_s(source.runner.outlet, alone_s, now_s=now_s)
+            lasts_s = max(transfer.duration_s, passed_s) * self._pace
+        self._timeline.put(now_s + lasts_s, job)
 
     def pulled(self, job: Job) -> None:
         """Go on with a job whose transfer ended."""
         request_id = job.request.id
         if job.engine is not self.engine or request_id not in self._jobs:
+            return
+        if self._timeline.now_s < self._stands_until_s:
+            self._timeline.put(self._stands_until_s, job)
             return
         self._interrupt()
         source, job.source = job.source, None

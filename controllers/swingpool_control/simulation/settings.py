@@ -1,5 +1,6 @@
 """What a simulation is told beside the cluster's spec and its traffic."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -35,6 +36,17 @@ class Failures:
     """What goes wrong, on the average."""
 
     crashes_per_worker_hour: float = 0.0
+    hangs_per_worker_hour: float = 0.0
+    hang_s: float = 20.0
+    """How long a worker that hangs does nothing; then it goes on where it stood."""
+    slow_per_worker_hour: float = 0.0
+    slowness: float = 3.0
+    """How many times as long everything takes on a worker that is slow."""
+    slow_s: float = 120.0
+    """How long it is."""
+    silences_per_worker_hour: float = 0.0
+    silence_s: float = 60.0
+    """How long a worker that works on tells no figures."""
     transfer_share: float = 0.0
     """Share of KV transfers that fail, 0-1."""
     restart_s: float = 1.0
@@ -61,5 +73,7 @@ class Settings:
     window_s: float = 15.0
     prefix_caching: bool = True
     """Whether workers keep computed blocks; False is faster, and the same for traffic without prefixes."""
+    fabric_links: float = math.inf
+    """How many workers' links the network between workers carries at once; infinite if it never is too narrow."""
     coalesce: bool = True
     """Whether iterations that cannot differ are computed at once; it changes no result."""

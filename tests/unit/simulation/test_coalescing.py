@@ -1,5 +1,6 @@
 """Iterations that pass at once leave behind what they would have left one by one."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -36,11 +37,20 @@ arrivals = st.lists(
 
 
 @settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
-@given(arrivals=arrivals, policy=st.sampled_from(["ours", "static"]), seed=st.integers(0, 5), crashes=st.booleans())
-def test_a_simulation_finds_the_same_either_way(arrivals: list[Arrival], policy: str, seed: int, crashes: bool) -> None:
+@given(arrivals=arrivals, policy=st.sampled_from(["ours", "static"]), seed=st.integers(0, 5), trouble=st.booleans())
+def test_a_simulation_finds_the_same_either_way(arrivals: list[Arrival], policy: str, seed: int, trouble: bool) -> None:
     asked = Settings(
         policy=POLICIES[policy],
-        failures=Failures(crashes_per_worker_hour=300 if crashes else 0, transfer_share=0.1),
+        failures=Failures(
+            crashes_per_worker_hour=300 * trouble,
+            hangs_per_worker_hour=300 * trouble,
+            hang_s=1.03,
+            slow_per_worker_hour=300 * trouble,
+            slow_s=2.01,
+            silences_per_worker_hour=300 * trouble,
+            transfer_share=0.1,
+        ),
+        fabric_links=0.5 if trouble else math.inf,
     )
     at_once, ended = simulate(spec(), arrivals, asked, failures_seed=seed)
     one_by_one, ended_so = simulate(spec(), arrivals, replace(asked, coalesce=False), failures_seed=seed)
