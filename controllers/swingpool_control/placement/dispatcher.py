@@ -303,6 +303,8 @@ class Dispatcher:
         ends_s = now_s + lasts_s
         free = 0
         for looked, account in enumerate(openings, 1):
+            if account.opens_s > ends_s:  # so does whoever comes after it
+                break
             if account.free_s <= ends_s:
                 free += 1
             if looked >= _SPREAD_OVER:
@@ -318,32 +320,33 @@ class Dispatcher:
         asked = [account]
         if ticket.failed:
             asked += [one for one in self.roster.openings if one.worker not in ticket.failed][:_LOOK_AT]
-        if not self._waiting.aged(ticket, now_s):
-            asked += [one for worker in holders if (one := self.roster.get(worker)) is not None and one.takes_prompts]
+        asked += [one for worker in holders if (one := self.roster.get(worker)) is not None and one.takes_prompts]
+        weight = self._saving_weight()
         best, least_s = account, math.inf
         for one in asked:
             if one.worker in ticket.failed or one.generation not in self.roster.generating:
                 continue
             alone_s = ticket.alone_s(one, holders.get(one.worker, 0))
-            score_s = one.done_s(alone_s, now_s=now_s) + self.settings.saving_weight * alone_s
+            score_s = one.done_s(alone_s, now_s=now_s) + weight * alone_s
             if score_s < least_s:
                 best, least_s = one, score_s
         return best
 
+    def _saving_weight(self) -> float:
+        """Return what a second of one prefill worker's time is worth: all that waits would go sooner by a part of it."""
+        return self.settings.saving_weight + self._waiting.count / (len(self.roster.openings) or 1)
+
     # Prompts that wait for one worker
 
     def _serve_held(self, found: list[Assignment], now_s: float) -> None:
-        held = self._waiting.held
+        waiting = self._waiting
         share_s = self._share_s(now_s)
-        for account in held.accounts():
-            for ticket in held.of(account):
-                if self._waiting.aged(ticket, now_s):  # it goes wherever it can
-                    self._back(ticket)
-            while account.opens_s <= now_s and (ticket_ := held.first(account)) is not None:
-                if account.following.count and not has_room(account, ticket_, share_s):
+        for account in waiting.held.accounts():
+            while account.opens_s <= now_s and (ticket := waiting.first_held(account, now_s)) is not None:
+                if account.following.count and not has_room(account, ticket, share_s):
                     break
-                held.release(ticket_)
-                self._send(found, ticket_, account, now_s)
+                waiting.held.release(ticket)
+                self._send(found, ticket, account, now_s)
 
     def _release_held(self, account: Account) -> None:
         for ticket in self._waiting.held.of(account):
@@ -358,11 +361,15 @@ class Dispatcher:
         held = self._waiting.held
         if account.prefills_in_flight or not len(held):
             return None
+        weight = self._saving_weight()
         for other in list(held.accounts())[:_STEALS]:
             ticket = held.of(other)[-1]
-            blocks = self.roster.prefixes.depth(account.worker, ticket.hashes, now_s=now_s)
-            done_s = account.done_s(ticket.alone_s(account, blocks), now_s=now_s)
-            if account.worker not in ticket.failed and done_s < max(now_s, other.free_s) + other.held_s:
+            if account.worker in ticket.failed or account.generation not in self.roster.generating:
+                continue
+            here_s = ticket.alone_s(account, self.roster.prefixes.depth(account.worker, ticket.hashes, now_s=now_s))
+            there_s = ticket.alone_s(other, self.roster.prefixes.depth(other.worker, ticket.hashes, now_s=now_s))
+            there_done_s = (other.free_s if other.free_s > now_s else now_s) + other.held_s
+            if account.done_s(here_s, now_s=now_s) + weight * here_s < there_done_s + weight * there_s:
                 held.release(ticket)
                 return ticket
         return None

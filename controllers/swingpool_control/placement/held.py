@@ -37,11 +37,6 @@ class Held:
         account.held_s += work_s
         self.tokens += ticket.tokens
 
-    def first(self, account: Account) -> Ticket | None:
-        """Return the first prompt that waits for a worker."""
-        entries = self._entries.get(account.worker)
-        return entries[0][2] if entries else None
-
     def of(self, account: Account) -> list[Ticket]:
         """Return all prompts that wait for a worker."""
         return [entry[2] for entry in self._entries.get(account.worker, ())]

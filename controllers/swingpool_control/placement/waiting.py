@@ -94,6 +94,16 @@ class Waiting:
             self.whole.remove(ticket)
             self._whole_tokens -= ticket.tokens
 
+    def first_held(self, account: Account, now_s: float) -> Ticket | None:
+        """Return which of the prompts that wait for a worker goes next, None if none does."""
+        first: Ticket | None = None
+        oldest: Ticket | None = None
+        for ticket in self.held.of(account):
+            first = first or ticket
+            if self.aged(ticket, now_s) and (oldest is None or ticket.arrived_s < oldest.arrived_s):
+                oldest = ticket
+        return oldest or first
+
     def aged(self, ticket: Ticket, now_s: float) -> bool:
         """Tell whether a request has waited for the age of its class."""
         return now_s - ticket.arrived_s >= self.queue.class_of(ticket.kind).age_s
