@@ -98,7 +98,9 @@ class Sampler:
 
 
 def step_s(streams: Sequence[Timed]) -> float:
-    """Return the time of a decode step: in the time in which all sequences generate, its length by their tokens.
+    """Return the time of a decode step: the median between two tokens while all sequences generate.
+
+    The median, as everywhere here: what a busy machine adds to a few steps is not the engine's.
 
     Raises:
         WorkerError: that time spans too few steps.
@@ -109,7 +111,7 @@ def step_s(streams: Sequence[Timed]) -> float:
     for one in streams:
         within = [at_s for at_s in one.token_s if begin_s <= at_s <= end_s]
         if len(within) > LEAST_STEPS:
-            steps.append((within[-1] - within[0]) / (len(within) - 1))
+            steps.append(statistics.median(after - before for before, after in itertools.pairwise(within)))
     if not steps:
         raise WorkerError(f"the sequences were under way together for fewer than {LEAST_STEPS} steps")
     return statistics.fmean(steps)
