@@ -1,6 +1,7 @@
 """`swingpool simulate`: what the live manager would have done with this traffic."""
 
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,24 +24,54 @@ from swingpool_control.simulation.traffic import Arrival
 
 INTERRUPTED = 130
 
-HELP = """Simulate an InferenceCluster under a load, with the decisions of the live manager.
 
-Traffic is one of: azure (CSV with TIMESTAMP, ContextTokens, GeneratedTokens), mooncake and dynamo (JSON lines with
-timestamp in milliseconds, input_length, output_length, hash_ids), each plain or gzipped and read as a stream; or
-synthetic, a YAML file such as
+def _policies() -> str:
+    """The policies with what they do, wrapped for the help page."""
+    width = max(map(len, POLICIES)) + 4
+    lines = []
+    for policy in POLICIES.values():
+        indented = textwrap.wrap(policy.about, 78 - width)
+        lines += [f"  {policy.name:{width - 2}}{indented[0]}", *(" " * width + line for line in indented[1:])]
+    return "\n".join(lines)
+
+
+HELP = f"""Simulate an InferenceCluster under a load: what its manager would do, and what others would.
+
+The cluster is the file that one would apply. The simplest run, and two policies side by side with a page of plots:
+
+\b
+  swingpool simulate -f cluster.yaml --traffic load.yaml
+  swingpool simulate -f cluster.yaml --traffic trace.csv --policy ours --policy keda-slo --page found.html
+
+TRAFFIC is read as a stream, plain or gzipped, and may be larger than memory. Its format is found out:
+
+\b
+  azure         CSV with TIMESTAMP, ContextTokens, GeneratedTokens
+  mooncake      JSON lines with timestamp (milliseconds), input_length, output_length, hash_ids
+  dynamo        the same, hash_ids optional
+  vllm-result   what `vllm bench serve --save-result --save-detailed` writes
+  vllm-dataset  JSON lines with prompt and output_tokens; one a second: --time 0.1 makes it ten
+  log           JSON lines with arrived_unix_s, prompt_tokens, output_tokens
+  synthetic     a load described in YAML:
 
 \b
   phases:
   - seconds: 300
-    requestsPerSecond: 12            # or {from: 2, to: 20}
-    arrivals: poisson                # or uniform, or {gamma: 3}, 3 being the gaps' coefficient of variation
+    requestsPerSecond: 12            # or {{from: 2, to: 20}}
+    arrivals: poisson                # or uniform, or {{gamma: 3}}, 3 being the gaps' coefficient of variation
     mix:
-    - promptTokens: {mean: 450, sigma: 0.3}    # log-normal; or 450, or {from: 100, to: 900}
+    - promptTokens: {{mean: 450, sigma: 0.3}}    # log-normal; or 450, or {{from: 100, to: 900}}
       outputTokens: 60
-      sharedPrefix: {groups: 20, tokens: 1024}
+      sharedPrefix: {{groups: 20, tokens: 1024}}
+      conversation: {{turns: 4, secondsBetween: 30}}    # each turn's prompt holds all that was said before
   repeat: 3
 
-Ctrl-C ends the simulation and shows what was found until then.
+POLICIES, each with the same traffic and the same start; those that know no swing pools get halves of them:
+
+\b
+{_policies()}
+
+Ctrl-C ends the simulation and shows, and writes, what was found until then.
 """
 
 
@@ -55,8 +86,7 @@ Ctrl-C ends the simulation and shows what was found until then.
     multiple=True,
     default=("ours",),
     show_default=True,
-    help="ours: roles and replicas as the live manager decides them. no-swing: replicas only. static: neither. "
-    "Give it several times for a table side by side.",
+    help="Who decides; see above. Give it several times for a table side by side.",
 )
 @click.option("--profile", metavar="NAME|FILE", help="Performance profile of all pools. Default: as the spec says.")
 @click.option(
@@ -78,6 +108,7 @@ Ctrl-C ends the simulation and shows what was found until then.
 @click.option("--failures-seed", type=int, help="Seed of failures alone.")
 @click.option("--json", "json_path", type=FILE, help="Write what was found here.")
 @click.option("--csv", "csv_path", type=FILE, help="Write a line for every request here.")
+@click.option("--series", "series_path", type=FILE, help="Write what happened over time here, as CSV.")
 @click.option("--page", "page_path", type=FILE, help="Write a page with plots (HTML, one file) here.")
 @click.option("--force", is_flag=True, help="Write over existing files.")
 def command(
@@ -102,6 +133,7 @@ def command(
     failures_seed: int | None,
     json_path: Path | None,
     csv_path: Path | None,
+    series_path: Path | None,
     page_path: Path | None,
     force: bool,
 ) -> None:
@@ -118,7 +150,7 @@ def command(
         return read(traffic, format=kind, block_tokens=block_tokens, seeds=seeds, scaling=scaling)
 
     try:
-        for path in (json_path, csv_path, page_path):
+        for path in (json_path, csv_path, series_path, page_path):
             if path is not None:
                 output.check(path, force=force)
         described = cluster_file.read(cluster, profile_of=profile)
@@ -138,6 +170,8 @@ def command(
         if json_path is not None:
             about = {"cluster": described.name, "traffic": traffic.name, "seed": seed}
             output.write_json(json_path, found.results, about=about, force=force)
+        if series_path is not None:
+            output.write_series(series_path, found.results, force=force)
         if page_path is not None:
             from swingpool.simulate.page import page  # plotly takes a while to start
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from swingpool_control.simulation.outcome import Outcome
 from swingpool_control.simulation.result import Result
@@ -48,6 +48,32 @@ def write_json(path: Path, results: tuple[Result, ...], *, about: dict[str, obje
     """
     content = {**about, "results": [dataclasses.asdict(result) for result in results]}
     write_text(path, json.dumps(content, indent=2) + "\n", force=force)
+
+
+def write_series(path: Path, results: tuple[Result, ...], *, force: bool) -> None:
+    """Write what happened over time as CSV: a line for each window of each policy.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    with _open(path, force=force) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        for number, result in enumerate(results):
+            for window in result.windows:
+                row = _flat(dataclasses.asdict(window))
+                if not number and window is result.windows[0]:
+                    writer.writerow(("policy", *row))
+                writer.writerow((result.policy, *row.values()))
+
+
+def _flat(window: dict[str, Any]) -> dict[str, object]:
+    """Return a window's figures, those by state and by pool with a column each.
+
+    Pools are left out: policies that have no swing pools have others.
+    """
+    states = {f"workers_{state}": _rounded(count) for state, count in window.pop("workers").items()}
+    del window["pools"]
+    return {name: _rounded(value) if isinstance(value, float) else value for name, value in window.items()} | states
 
 
 def write_text(path: Path, text: str, *, force: bool) -> None:

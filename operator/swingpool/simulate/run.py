@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from rich.console import Console
@@ -13,6 +13,7 @@ from swingpool.simulate.cluster_file import ClusterFile
 from swingpool.simulate.collecting import seldom_collected
 from swingpool_control.simulation.cluster import Simulation
 from swingpool_control.simulation.outcome import Outcome
+from swingpool_control.simulation.policies.unswung import unswung
 from swingpool_control.simulation.result import Result
 from swingpool_control.simulation.settings import Settings
 from swingpool_control.simulation.traffic import Arrival
@@ -61,11 +62,14 @@ def run(
     results: list[Result] = []
     for settings in policies:
         name = settings.policy.name
+        spec, replicas = cluster.spec, dict(settings.replicas)
+        if not settings.policy.swings:
+            spec, replicas = unswung(spec, replicas)
         told = None if request is None else (lambda outcome, name=name: request(name, outcome))
         simulation = Simulation(
-            cluster.spec,
+            spec,
             traffic(),
-            settings,
+            replace(settings, replicas=replicas, future=traffic),
             failures=Random(f"failures {failures_seed}"),  # noqa: S311 - reproducible, and no secret
             profile_text=cluster.profile_text,
             ended=told,

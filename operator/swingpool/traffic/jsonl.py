@@ -30,7 +30,7 @@ def read(path: Path, *, block_tokens: int, hashes_required: bool) -> Iterator[Ar
     """
     clock = Clock(path)
     for line, text in lines(path):
-        row = _row(path, text, line)
+        row = row_of(path, text, line)
         prompt = tokens(path, row.get("input_length"), line=line, column="input_length")
         time_ms = row.get("timestamp")
         if isinstance(time_ms, bool) or not isinstance(time_ms, int | float):
@@ -44,7 +44,12 @@ def read(path: Path, *, block_tokens: int, hashes_required: bool) -> Iterator[Ar
         )
 
 
-def _row(path: Path, text: str, line: int) -> dict[str, Any]:
+def row_of(path: Path, text: str, line: int) -> dict[str, Any]:
+    """Return a line's JSON object.
+
+    Raises:
+        TrafficError: it holds none.
+    """
     try:
         row = orjson.loads(text)
     except orjson.JSONDecodeError as error:

@@ -38,7 +38,7 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
         raise TrafficError(path, f"cannot be read: {error}", line=number + 1) from error
 
 
-def tokens(path: Path, value: object, *, line: int, column: str) -> int:
+def tokens(path: Path, value: object, *, column: str, line: int | None = None) -> int:
     """Return a number of tokens.
 
     Raises:

@@ -1,18 +1,18 @@
 """Any traffic by its file: which format it is in, how it is scaled, how much of it is taken."""
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from swingpool.traffic import azure, jsonl, synthetic
+from swingpool.traffic import azure, jsonl, request_log, synthetic, vllm_bench
 from swingpool.traffic.lines import TrafficError, lines
 from swingpool.traffic.synthetic import Seeds
 from swingpool_control.simulation.traffic import Arrival
 
-FORMATS = ("azure", "mooncake", "dynamo", "synthetic")
-WITHOUT_PREFIXES = ("azure",)
+FORMATS = ("azure", "mooncake", "dynamo", "vllm-result", "vllm-dataset", "log", "synthetic")
+WITHOUT_PREFIXES = ("azure", "vllm-result", "vllm-dataset", "log")
 """Formats that tell nothing of what prompts share."""
 
 
@@ -51,12 +51,17 @@ def read(
         TrafficError: it cannot be used.
     """
     chosen = format or detect(path)
-    if chosen == "azure":
-        found: Iterator[Arrival] = azure.read(path)
-    elif chosen == "synthetic":
-        found = synthetic.draw(synthetic.load(path), seeds)
-    else:
-        found = jsonl.read(path, block_tokens=block_tokens, hashes_required=chosen == "mooncake")
+    drawn = Random(f"arrivals {seeds.arrivals}")  # noqa: S311 - reproducible, and no secret
+    readers: dict[str, Callable[[], Iterator[Arrival]]] = {
+        "azure": lambda: azure.read(path),
+        "mooncake": lambda: jsonl.read(path, block_tokens=block_tokens, hashes_required=True),
+        "dynamo": lambda: jsonl.read(path, block_tokens=block_tokens, hashes_required=False),
+        "vllm-result": lambda: vllm_bench.read_result(path, drawn),
+        "vllm-dataset": lambda: vllm_bench.read_dataset(path, drawn),
+        "log": lambda: request_log.read(path),
+        "synthetic": lambda: synthetic.draw(synthetic.load(path), seeds),
+    }
+    found = readers[chosen]()
     return _scaled(found, scaling, Random(f"copies {seeds.arrivals}"))  # noqa: S311 - reproducible, and no secret
 
 
@@ -67,11 +72,14 @@ def detect(path: Path) -> str:
         TrafficError: it cannot be read, or is in no known format.
     """
     name = path.name.removesuffix(".gz")
-    if name.endswith((".yaml", ".yml", ".json")):
+    if name.endswith((".yaml", ".yml")):
         return "synthetic"
+    if name.endswith(".json"):
+        return "vllm-result" if path.is_file() and vllm_bench.is_result(path) else "synthetic"
     first = next((text for _, text in lines(path)), "")
     if first.startswith("{"):
-        return "mooncake" if '"hash_ids"' in first else "dynamo"
+        keys = {"hash_ids": "mooncake", request_log.TIME: "log", "prompt": "vllm-dataset"}
+        return next((kind for key, kind in keys.items() if f'"{key}"' in first), "dynamo")
     if azure.TIME in first:
         return "azure"
     raise TrafficError(path, f"is in none of the formats {', '.join(FORMATS)}; say which with --format")

@@ -1,5 +1,6 @@
 """Loads that are drawn from a description: rates over time, arrivals, mixes of lengths, shared prefixes."""
 
+import heapq
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ Tokens = Annotated[int, Field(ge=1, le=10_000_000)]
 
 BLOCK_TOKENS = 16
 """A shared prefix is a multiple of this, which divides engines' blocks."""
+
+TURN_BLOCK = 128
+"""Tokens under one hash of a conversation's turn."""
 
 
 class _Part(BaseModel):
@@ -63,6 +67,16 @@ class SharedPrefix(_Part):
     tokens: Annotated[Tokens, Field(multiple_of=BLOCK_TOKENS, le=BLOCK_TOKENS * 4096)]
 
 
+class Conversation(_Part):
+    """A request begins a conversation: each later turn's prompt holds all that was said before."""
+
+    turns: Annotated[int, Field(ge=2, le=1000)] | Lengths
+    seconds_between: Positive = 30.0
+    """Mean time from one turn's arrival to the next, exponential."""
+    max_context: Tokens = 128_000
+    """A turn whose prompt would be longer ends it."""
+
+
 class Kind(_Part):
     """One kind of request in a mix."""
 
@@ -71,6 +85,7 @@ class Kind(_Part):
     """Without the shared prefix."""
     output_tokens: Tokens | Lengths
     shared_prefix: SharedPrefix | None = None
+    conversation: Conversation | None = None
 
 
 class Gamma(_Part):
@@ -141,14 +156,21 @@ def draw(described: Load, seeds: Seeds) -> Iterator[Arrival]:
     """
     arrivals = Random(f"arrivals {seeds.arrivals}")  # noqa: S311 - reproducible, and no secret
     lengths = Random(f"lengths {seeds.lengths}")  # noqa: S311
+    later = Turns()
     start_s = 0.0
     for _ in range(described.repeat):
         for number, phase in enumerate(described.phases):
             weights = [kind.weight for kind in phase.mix]
             for after_s in _times(phase, arrivals):
+                yield from later.until(start_s + after_s)
                 (index,) = lengths.choices(range(len(weights)), weights)
-                yield _request(start_s + after_s, phase.mix[index], lengths, family=number * 1000 + index)
+                kind, family = phase.mix[index], number * 1000 + index
+                if kind.conversation is None:
+                    yield _request(start_s + after_s, kind, lengths, family=family)
+                else:
+                    yield later.begun(start_s + after_s, kind, kind.conversation, lengths, family=family)
             start_s += phase.seconds
+    yield from later.until(math.inf)
 
 
 def _times(phase: Phase, random: Random) -> Iterator[float]:
@@ -176,12 +198,58 @@ def _gap(phase: Phase, random: Random) -> float:
 
 
 def _request(at_s: float, kind: Kind, random: Random, *, family: int) -> Arrival:
-    prompt, output = (
-        length if isinstance(length, int) else length.draw(random)
-        for length in (kind.prompt_tokens, kind.output_tokens)
-    )
+    prompt, output = length(kind.prompt_tokens, random), length(kind.output_tokens, random)
     shared = kind.shared_prefix
     if shared is None:
         return Arrival(at_s, prompt, output)
     text = family * 1_000_000 + random.randrange(shared.groups)
     return Arrival(at_s, shared.tokens + prompt, output, (text,), shared.tokens)
+
+
+def length(given: int | Lengths, random: Random) -> int:
+    """Return one length."""
+    return given if isinstance(given, int) else given.draw(random)
+
+
+class Turns:
+    """Conversations under way: their later turns, in the order of their arrival.
+
+    A prompt's blocks of `TURN_BLOCK` tokens have hashes of their own; the first ones are the shared text's, if the kind
+    has such, the others the conversation's.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Arrival]] = []
+        self._made = 0
+
+    def until(self, time_s: float) -> Iterator[Arrival]:
+        """Yield the turns that arrive up to a time."""
+        while self._heap and self._heap[0][0] <= time_s:
+            yield heapq.heappop(self._heap)[2]
+
+    def begun(self, at_s: float, kind: Kind, said: Conversation, random: Random, *, family: int) -> Arrival:
+        """Return a conversation's first turn, and keep the others."""
+        shared = kind.shared_prefix
+        own = (self._made + 1) << 24
+        common: tuple[int, ...] = ()
+        context = 0
+        if shared is not None:
+            text = (family * 1_000_000 + random.randrange(shared.groups)) << 24
+            common = tuple(-(text + block) - 1 for block in range(shared.tokens // TURN_BLOCK))
+            context = shared.tokens
+        first = None
+        for _ in range(length(said.turns, random)):
+            prompt = context + length(kind.prompt_tokens, random)
+            if prompt > said.max_context and first is not None:
+                break
+            output = length(kind.output_tokens, random)
+            blocks = (*common, *(own + block for block in range(len(common), prompt // TURN_BLOCK)))
+            turn = Arrival(at_s, prompt, output, blocks, TURN_BLOCK)
+            self._made += 1
+            if first is None:
+                first = turn
+            else:
+                heapq.heappush(self._heap, (at_s, self._made, turn))
+            context = prompt + output
+            at_s += random.expovariate(1 / said.seconds_between)
+        return first or Arrival(at_s, 1, 1)

@@ -51,6 +51,21 @@ def test_policies_stand_side_by_side(traffic: Path, tmp_path: Path) -> None:
         assert max(float(row["ttft_s"]) for row in mine) == pytest.approx(one["ttft"]["largest_s"], abs=1e-6)
 
 
+def test_every_kind_of_policy_runs_on_a_cluster_with_swing_pools(traffic: Path, tmp_path: Path) -> None:
+    series = tmp_path / "series.csv"
+    names = ("ours", "hpa", "clairvoyant")
+    policies = [argument for name in names for argument in ("--policy", name)]
+    result = simulate(traffic, *policies, "--series", str(series))
+    assert result.exit_code == 0, result.output
+    with series.open() as file:
+        windows = list(csv.DictReader(file))
+    assert list(dict.fromkeys(window["policy"] for window in windows)) == list(names)
+    for name in names:
+        mine = [window for window in windows if window["policy"] == name]
+        assert sum(int(window["arrivals"]) for window in mine) == sum(int(window["ended"]) for window in mine) > 0
+        assert all(float(window["workers_prefill"]) >= 1 for window in mine)
+
+
 def test_equal_seeds_give_equal_files(traffic: Path, tmp_path: Path) -> None:
     texts = []
     for name, seed in (("a", "3"), ("b", "3"), ("c", "4")):
@@ -60,7 +75,7 @@ def test_equal_seeds_give_equal_files(traffic: Path, tmp_path: Path) -> None:
     assert texts[0] == texts[1] != texts[2]
 
 
-@pytest.mark.parametrize("option", ["--json", "--csv"])
+@pytest.mark.parametrize("option", ["--json", "--csv", "--series"])
 def test_nothing_is_written_over_unasked(traffic: Path, tmp_path: Path, option: str) -> None:
     path = tmp_path / "mine"
     path.write_text("precious")

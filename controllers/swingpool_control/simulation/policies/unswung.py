@@ -1,0 +1,53 @@
+"""A cluster with swing pools, as a policy without such would have it: each becomes a prefill and a decode pool.
+
+Its workers are halved at the start, and either half may grow to all of them, so that nobody is short of room.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from swingpool_control import names
+from swingpool_control.api.v1alpha1 import InferenceClusterSpec, Pool, PoolRole, ReplicaMode
+from swingpool_control.simulation.pods import at_creation
+
+
+def unswung(spec: InferenceClusterSpec, replicas: Mapping[str, int]) -> tuple[InferenceClusterSpec, dict[str, int]]:
+    """Return the spec without swing pools, and the workers at the start by its pools.
+
+    Args:
+        spec: the cluster's spec.
+        replicas: workers at the start, by pool, where they are not the spec's.
+    """
+    if all(pool.role is not PoolRole.SWING for pool in spec.pools):
+        return spec, dict(replicas)
+    pools: list[dict[str, Any]] = []
+    start: dict[str, int] = {}
+    for pool in spec.pools:
+        count = replicas.get(pool.name, at_creation(pool))
+        if pool.role is not PoolRole.SWING:
+            pools.append(_content(pool))
+            start[pool.name] = count
+            continue
+        for role, share, least in (
+            (PoolRole.PREFILL, count // 2, pool.replicas.min // 2),
+            (PoolRole.DECODE, count - count // 2, pool.replicas.min - pool.replicas.min // 2),
+        ):
+            half = _half(pool, role, share=share, least=least)
+            pools.append(half)
+            start[half["name"]] = share
+    content = spec.model_dump(by_alias=True, mode="json", exclude_none=True) | {"pools": pools}
+    return InferenceClusterSpec.model_validate(content), start
+
+
+def _half(pool: Pool, role: PoolRole, *, share: int, least: int) -> dict[str, Any]:
+    suffix = f"-{role.value.lower()}"
+    half = _content(pool) | {"name": pool.name[: names.MAX_POOL_NAME - len(suffix)] + suffix, "role": role.value}
+    if pool.replicas.mode is ReplicaMode.AUTO:
+        half["replicas"] = {"min": least, "max": pool.replicas.max}
+    elif pool.replicas.mode is ReplicaMode.FIXED:
+        half["replicas"] = {"mode": "Fixed", "count": share}
+    return half
+
+
+def _content(pool: Pool) -> dict[str, Any]:
+    return pool.model_dump(by_alias=True, mode="json", exclude_none=True)
