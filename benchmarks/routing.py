@@ -1,0 +1,113 @@
+"""Our router against vllm-router: requests per second, latency and processor time, before the same workers.
+
+The workers are stand-ins that take no time (`benchmarks.wire.canned`), behind the P/D handshake, with streamed answers
+of 64 tokens. Both routers are measured in turns in one run, since only their ratio means anything on a shared machine.
+Then many streams token by token: what a router adds to the delay of each token.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from statistics import median
+
+from benchmarks import harness
+from benchmarks.wire import stands
+from benchmarks.wire.canned import TOKENS
+from benchmarks.wire.stands import Router
+
+CONNECTIONS = (1, 16, 64, 256)
+STREAM_RATE = 20.0
+STREAM_TOKENS = 160
+"""Of each stream; 8 s at its rate."""
+
+Start = Callable[[list[int], list[int]], AbstractContextManager[Router]]
+STARTS: dict[str, Start] = {"ours": stands.ours, "vllm-router": stands.theirs}
+
+
+def measure(run: harness.Run) -> None:
+    seconds, rounds = (1.5, 1) if run.quick else (6.0, 3)
+    found: dict[str, dict[int, dict[str, float]]] = {name: {} for name in STARTS}
+    with stands.workers(2, 2) as (prefill, decode):
+        for connections in CONNECTIONS:
+            samples: dict[str, list[dict[str, float]]] = {name: [] for name in STARTS}
+            for _ in range(rounds):
+                for name, start in STARTS.items():
+                    with start(prefill, decode) as router:
+                        load(router.port, connections, min(1.0, seconds / 2), TOKENS)
+                        samples[name].append(sample(router, connections, seconds))
+            for name, each in samples.items():
+                found[name][connections] = {key: median(one[key] for one in each) for key in each[0]}
+                say(run, name, connections, found[name][connections])
+    run.figures["by_connections"] = found
+    bars(run, found["ours"], found["vllm-router"])
+    streams(run, 50 if run.quick else 500)
+
+
+def sample(router: Router, connections: int, seconds: float) -> dict[str, float]:
+    """Return what a load finds, and the processor time that the router took for each request, by part."""
+    before = router.cpu_s()
+    answer = load(router.port, connections, seconds, TOKENS)
+    after = router.cpu_s()
+    done = max(1.0, answer["requests"])
+    parts = {f"cpu_ms_{part}": (after[part] - before[part]) / done * 1000 for part in before}
+    return answer | parts | {"cpu_ms": sum(parts.values())}
+
+
+def load(port: int, connections: int, seconds: float, tokens: int) -> dict[str, float]:
+    """Run the client in a process of its own and return what it found."""
+    command = [sys.executable, "-m", "benchmarks.wire.client", str(port), str(connections), str(seconds), str(tokens)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True, timeout=seconds + 120).stdout
+    answer: dict[str, float] = json.loads(output)
+    return answer
+
+
+def say(run: harness.Run, name: str, connections: int, one: dict[str, float]) -> None:
+    parts = ", ".join(f"{key.removeprefix('cpu_ms_')} {value:.2f}" for key, value in one.items() if "cpu_ms_" in key)
+    run.say(
+        f"{connections:4d} connections  {name:12s} {one['requests_per_s']:7.0f} requests/s  p50 {one['p50_ms']:7.2f} "
+        f"ms  p99 {one['p99_ms']:7.2f} ms  CPU {one['cpu_ms']:.2f} ms/request ({parts})  wrong {one['wrong']:.0f}"
+    )
+
+
+def bars(run: harness.Run, ours: dict[int, dict[str, float]], theirs: dict[int, dict[str, float]]) -> None:
+    ratio = {count: ours[count]["requests_per_s"] / max(1e-9, theirs[count]["requests_per_s"]) for count in CONNECTIONS}
+    run.figures["requests_per_s_over_vllm_router"] = ratio
+    run.at_least("requests/s over vllm-router's, 1 connection", ratio[1], 1.0)
+    run.at_least("requests/s over vllm-router's, 16 connections", ratio[16], 1.0)
+    run.at_least("requests/s over vllm-router's, 64 connections", ratio[64], 1.5)
+    run.at_least("requests/s over vllm-router's, 256 connections", ratio[256], 2.0)
+    run.at_most("p99 over vllm-router's, 256 connections", ours[256]["p99_ms"] / max(1e-9, theirs[256]["p99_ms"]), 0.5)
+    run.at_most("CPU per request at 64 connections, ms", ours[64]["cpu_ms"], 0.8)
+    run.at_most("wrong or failed answers of ours", sum(one["wrong"] for one in ours.values()), 0)
+
+
+def streams(run: harness.Run, count: int) -> None:
+    """Measure what each router adds to the delay of a token, against no router at all."""
+    seconds = STREAM_TOKENS / STREAM_RATE
+    with stands.workers(2, 2, tokens_per_s=STREAM_RATE, tokens=STREAM_TOKENS) as (prefill, decode):
+        direct = load(decode[0], count, 0.1, STREAM_TOKENS)
+        p50, p99 = direct["token_p50_ms"], direct["token_p99_ms"]
+        run.say(f"{count} streams  no router    token p50 {p50:.2f} ms, p99 {p99:.2f} ms")
+        added: dict[str, dict[str, float]] = {}
+        for name, start in STARTS.items():
+            with start(prefill, decode) as router:
+                before = sum(router.cpu_s().values())
+                one = load(router.port, count, 0.1, STREAM_TOKENS)
+                cpu_share = (sum(router.cpu_s().values()) - before) / seconds
+            added[name] = {
+                "added_p50_ms": one["token_p50_ms"] - direct["token_p50_ms"],
+                "added_p99_ms": one["token_p99_ms"] - direct["token_p99_ms"],
+                "cpu_share": cpu_share,
+                "wrong": one["wrong"],
+            }
+            run.say(
+                f"{count} streams  {name:12s} adds p50 {added[name]['added_p50_ms']:.2f} ms, p99 "
+                f"{added[name]['added_p99_ms']:.2f} ms a token; {cpu_share:.2f} cores; wrong {one['wrong']:.0f}"
+            )
+    run.figures["streams"] = {"count": count, "tokens_per_s_each": STREAM_RATE, "no_router": direct, **added}
+
+
+if __name__ == "__main__":
+    sys.exit(harness.main("routing", measure, takes="about 4 minutes"))
