@@ -20,7 +20,7 @@ _SPREAD_OVER = 64
 """Workers over which what waits is spread in thought."""
 _PATIENCE_S = 1.0
 """How long prompts wait for prefill workers that have failed before decode workers compute them."""
-_STEALS = 4
+_STEALS = 2
 """Prompts that wait for another worker and are looked at by one that has nothing to do."""
 
 
@@ -333,18 +333,21 @@ class Dispatcher:
         return best
 
     def _saving_weight(self) -> float:
-        """Return what a second of one prefill worker's time is worth: all that waits would go sooner by a part of it."""
+        """Return what a second of one prefill worker is worth: all that waits would go sooner by a part of it."""
         return self.settings.saving_weight + self._waiting.count / (len(self.roster.openings) or 1)
 
     # Prompts that wait for one worker
 
     def _serve_held(self, found: list[Assignment], now_s: float) -> None:
         waiting = self._waiting
-        share_s = self._share_s(now_s)
+        share_s = -1.0
         for account in waiting.held.accounts():
             while account.opens_s <= now_s and (ticket := waiting.first_held(account, now_s)) is not None:
-                if account.following.count and not has_room(account, ticket, share_s):
-                    break
+                if account.following.count:
+                    if share_s < 0:
+                        share_s = self._share_s(now_s)
+                    if not has_room(account, ticket, share_s):
+                        break
                 waiting.held.release(ticket)
                 self._send(found, ticket, account, now_s)
 
@@ -362,14 +365,16 @@ class Dispatcher:
         if account.prefills_in_flight or not len(held):
             return None
         weight = self._saving_weight()
-        for other in list(held.accounts())[:_STEALS]:
-            ticket = held.of(other)[-1]
-            if account.worker in ticket.failed or account.generation not in self.roster.generating:
+        for other in held.some(_STEALS):
+            ticket, there_s = held.last(other)
+            begins_s = (other.free_s if other.free_s > now_s else now_s) + other.held_s - there_s
+            if begins_s <= now_s or account.worker in ticket.failed:
                 continue
-            here_s = ticket.alone_s(account, self.roster.prefixes.depth(account.worker, ticket.hashes, now_s=now_s))
-            there_s = ticket.alone_s(other, self.roster.prefixes.depth(other.worker, ticket.hashes, now_s=now_s))
-            there_done_s = (other.free_s if other.free_s > now_s else now_s) + other.held_s
-            if account.done_s(here_s, now_s=now_s) + weight * here_s < there_done_s + weight * there_s:
+            if account.generation not in self.roster.generating:
+                continue
+            blocks = self.roster.prefixes.depth(account.worker, ticket.hashes, now_s=now_s)
+            here_s = account.slowness * ticket.alone_s(account, blocks)
+            if now_s + (1.0 + weight) * here_s < begins_s + (1.0 + weight) * there_s:
                 held.release(ticket)
                 return ticket
         return None

@@ -2,6 +2,7 @@
 
 from bisect import insort
 from collections.abc import Iterator
+from itertools import islice
 
 from swingpool_control.placement.account import Account
 from swingpool_control.placement.ticket import Ticket
@@ -36,6 +37,15 @@ class Held:
         self._where[ticket] = account.worker
         account.held_s += work_s
         self.tokens += ticket.tokens
+
+    def some(self, count: int) -> list[Account]:
+        """Return at most so many of the workers that are waited for."""
+        return list(islice(self._accounts.values(), count))
+
+    def last(self, account: Account) -> tuple[Ticket, float]:
+        """Return the last of the prompts that wait for a worker, and the seconds that it is predicted to take there."""
+        entry = self._entries[account.worker][-1]
+        return entry[2], entry[3]
 
     def of(self, account: Account) -> list[Ticket]:
         """Return all prompts that wait for a worker."""

@@ -6,7 +6,7 @@ cache is full, then what was used longest ago goes first: the same is done here,
 
 from collections import OrderedDict
 
-MOST_HOLDERS = 8
+MOST_HOLDERS = 4
 """Workers that are looked at for one prompt, those with most of it first."""
 
 

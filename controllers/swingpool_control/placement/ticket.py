@@ -21,6 +21,9 @@ class Ticket:
     """
 
     __slots__ = (
+        "_other",
+        "_other_model",
+        "_other_s",
         "arrived_s",
         "block_tokens",
         "failed",
@@ -67,6 +70,9 @@ class Ticket:
         """Predicted seconds of prefill there, alone."""
         self.model: PerformanceModel | None = None
         """What that was predicted by."""
+        self._other = -1
+        self._other_model: PerformanceModel | None = None
+        self._other_s = 0.0
         self.spread_s = 0.0
         """Of those, what is beside an iteration's base; that of a long prompt counts in part."""
         self.key = 0.0
@@ -81,7 +87,10 @@ class Ticket:
         uncached = self.tokens - self.cached(blocks) if blocks else self.tokens
         if uncached == self.uncached and account.pace.model is self.model:
             return self.work_s
-        return prompt_s(account.pace.model, self.tokens, uncached)
+        if uncached != self._other or account.pace.model is not self._other_model:
+            self._other, self._other_model = uncached, account.pace.model
+            self._other_s = prompt_s(account.pace.model, self.tokens, uncached)
+        return self._other_s
 
     def estimate(self, account: Account, blocks: int) -> None:
         """Note what it takes alone on the prefill worker that has most of it."""
