@@ -74,10 +74,18 @@ class Plan:
         )
 
 
-def recommended(answers: Answers, shape: Shape) -> int:
-    """Return the fewest accelerators of any of AIConfigurator's recommendations."""
+def recommended(answers: Answers, shape: Shape) -> int | None:
+    """Return the fewest accelerators of any of AIConfigurator's recommendations; None if none is within the objectives.
+
+    It recommends something even then.
+    """
     answer = answers.ask(shape.request("recommend"))
-    return min(int(found["total_gpus_needed"]) for found in answer.values() if isinstance(found, dict))
+    within = [
+        int(found["total_gpus_needed"])
+        for found in answer.values()
+        if isinstance(found, dict) and found["tpot"] <= shape.tpot_ms and found["ttft"] <= shape.ttft_ms
+    ]
+    return min(within, default=None)
 
 
 def split(answers: Answers, shape: Shape) -> Plan | None:

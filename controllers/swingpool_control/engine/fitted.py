@@ -1,6 +1,7 @@
 """A whole profile from measurements: coefficients, range, held-out error, and what the measurements do not tell."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -50,6 +51,8 @@ class Described:
     first_principles: StepCost | None = None
     """The roofline's coefficients, if model and accelerator are known: then prefill may follow their shape."""
     power: Power | None = None
+    basis: Literal["operator-tables"] | None = None
+    """None: measurements or published formulas, as the set says."""
 
 
 def profile(measured: MeasuredSet, described: Described, *, rng: np.random.Generator) -> Profile:
@@ -98,7 +101,7 @@ def profile(measured: MeasuredSet, described: Described, *, rng: np.random.Gener
             source=source,
             licence=licence,
             measured=measured.measured,
-            basis="published-fit" if measured.published_fit else "measurements",
+            basis=described.basis or ("published-fit" if measured.published_fit else "measurements"),
             fitted=fitted_range(measured),
             error=fit_error(errors),
             notes=[

@@ -171,7 +171,7 @@ class Provenance(Part):
     licence: str
     measured: bool
     """False for figures that nobody measured."""
-    basis: Literal["measurements", "published-fit", "roofline"] | None = None
+    basis: Literal["measurements", "published-fit", "operator-tables", "roofline"] | None = None
     """What the coefficients were derived from."""
     fitted: Range = Range()
     error: FitError = FitError()

@@ -125,6 +125,7 @@ def profile(
             bytes_per_s=facts.scale_out_bytes_per_s * LINK_SHARE * tensor_parallel_size, latency_s=HANDSHAKE_S
         ),
         startup_s=STARTUP_S,
+        power=facts.power(tensor_parallel_size),
         provenance=Provenance(
             source=f"Roofline. {source('accelerators')}. {source('models')}",
             licence="Apache-2.0",

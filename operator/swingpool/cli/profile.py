@@ -103,6 +103,7 @@ def fit(
     }
     size = tensor_parallel_size or count or 1
     described = fitted.Described(
+        power=profile_file.power(products[0], count or 1),
         first_principles=profile_file.first_principles(models[0], products[0], size, WEIGHT_BYTES[weights]),
         name=name or profile_file.name_of(models[0], products[0]),
         models=models,

@@ -8,7 +8,7 @@ import click
 from swingpool.cli import profile_table
 from swingpool_control.engine import facts, roofline
 from swingpool_control.engine.linear import StepCost
-from swingpool_control.engine.profile import Profile, ProfileError
+from swingpool_control.engine.profile import Power, Profile, ProfileError
 
 WEIGHT_BYTES = {"bf16": 2.0, "fp8": 1.0}
 
@@ -44,3 +44,11 @@ def first_principles(model: str, product: str, size: int, weight_bytes: float) -
     except ProfileError:
         return None
     return roofline.step_cost(shape, accelerator, tensor_parallel_size=size, weight_bytes=weight_bytes)
+
+
+def power(product: str, count: int) -> Power | None:
+    """Return what a worker of so many accelerators draws, or None if the accelerator or its power is not known."""
+    try:
+        return facts.accelerator(product).power(count)
+    except ProfileError:
+        return None

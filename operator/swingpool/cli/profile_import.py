@@ -85,6 +85,8 @@ def command(
             link_latency_s=LINK_LATENCY_S,
             startup_s=STARTUP_S if startup_s is None else startup_s,
             assumed=tuple(assumed),
+            basis="operator-tables",
+            power=profile_file.power(products[0], tensor_parallel_size),
             first_principles=profile_file.first_principles(model, system, tensor_parallel_size, weight_bytes),
         )
         profile = fitted.profile(measured, described, rng=np.random.default_rng(seed))

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from swingpool_control.engine import profile
 from swingpool_control.engine.curve import Curve
 from swingpool_control.engine.linear import COEFFICIENTS, LinearModel
-from swingpool_control.engine.model import PerformanceModel, decode_step_s, decode_steps_added_s, prefill_s
+from swingpool_control.engine.model import (
+    PerformanceModel,
+    decode_step_s,
+    decode_steps_added_s,
+    prefill_s,
+    shared_transfer_s,
+)
 
 MODELS = [profile.built_in(name).model() for name in profile.built_in_names()]
 BENT = replace(
@@ -99,8 +105,8 @@ def test_faster_divides_all_times(work: dict[str, int], factor: float) -> None:
 @pytest.mark.parametrize("name", COEFFICIENTS)
 @pytest.mark.parametrize("value", [-1e-9, math.nan, math.inf])
 def test_coefficients_are_refused_by_name(name: str, value: float) -> None:
+    changes: dict[str, Any] = {name: value}
     with pytest.raises(ValueError, match=name):
-        changes: dict[str, Any] = {name: value}
         replace(MODELS[0].step, **changes)
 
 
@@ -148,3 +154,13 @@ def test_nothing_in_no_time_is_refused() -> None:
 def test_it_is_a_performance_model() -> None:
     model: PerformanceModel = MODELS[0]
     assert isinstance(model, LinearModel)
+
+
+@given(tokens=st.integers(1, 100_000), others=st.integers(0, 50))
+def test_a_shared_link_is_divided_and_its_fixed_time_is_not(tokens: int, others: int) -> None:
+    for model in MODELS:
+        alone = model.transfer_s(tokens=tokens)
+        moved = alone - model.link_latency_s
+        shared = shared_transfer_s(model, tokens=tokens, others=others)
+        assert shared == pytest.approx(model.link_latency_s + (1 + others) * moved)
+        assert shared_transfer_s(model, tokens=tokens, others=-1) == alone

@@ -121,3 +121,14 @@ def test_files_of_which_there_is_no_roofline(changes: dict[str, Any], message: s
     for data in (b"{", b"[]"):
         with pytest.raises(ProfileError, match=r"config\.json: "):
             facts.shape_of_config(data, origin="config.json", name="x", parameters=1)
+
+
+def test_power_is_told_where_somebody_published_it() -> None:
+    known = roofline.profile(
+        facts.shape("llama-3.1-8b"), facts.accelerator("h100"), name="known", models=("m",), tensor_parallel_size=2
+    )
+    assert known.power is not None
+    assert (known.power.idle_w, known.power.prefill_w, known.power.decode_w) == (150, 1400, 760)
+    assert "Splitwise" in known.power.source
+    unknown = roofline.profile(facts.shape("llama-3.1-8b"), facts.accelerator("h200"), name="unknown", models=("m",))
+    assert unknown.power is None

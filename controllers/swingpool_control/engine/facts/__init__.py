@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from swingpool_control.engine.profile import Part, Positive, ProfileError
+from swingpool_control.engine.profile import NotNegative, Part, Positive, Power, ProfileError
 
 Count = Annotated[int, Field(ge=1)]
 SPARSE = frozenset({"num_experts", "num_local_experts", "n_routed_experts", "moe_intermediate_size"})
@@ -27,6 +27,17 @@ class AcceleratorFacts(Part):
     """To its neighbours in the node."""
     scale_out_bytes_per_s: Positive
     """To other nodes."""
+    power_w: tuple[NotNegative, NotNegative, NotNegative] | None = None
+    """What it draws idle, computing prompts and decoding; None if nobody says."""
+
+    def power(self, count: int) -> Power | None:
+        """Return what so many of them draw, without the rest of their machine; None if nobody says."""
+        if self.power_w is None:
+            return None
+        idle, prefill, decode = (count * watts for watts in self.power_w)
+        return Power(
+            idle_w=idle, prefill_w=prefill, decode_w=decode, source=str(_file("accelerators")["power_sources"])
+        )
 
 
 class ModelShape(Part):
