@@ -71,7 +71,7 @@ _SENTENCES = (
 
 ExtraArgument = Annotated[
     str,
-    Field(min_length=1, max_length=1024),
+    Field(min_length=1, max_length=896),  # what the API server may spend on the rule grows with it
     Rule(
         cel=f"!self.startsWith('-') || [{_FLAG}].all(f, !{_FLAGS}.exists(o, o.startsWith(f)))",
         message_cel=f"[{_FLAG}].map(f, {_SENTENCES}.filter(s, s.startsWith(f))[0])[0]",

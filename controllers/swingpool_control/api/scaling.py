@@ -64,3 +64,12 @@ class Scaling(ApiModel):
     ] = ScalingMode.AUTO
     budgets: Annotated[Budgets, Field(description="Limits over all pools together.")] = Budgets()
     stabilization: Annotated[Stabilization, Field(description="How reluctantly plans change.")] = Stabilization()
+    lost_workers: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=1,
+            description="Workers, of whichever pool, that may be lost with all objectives still held, even before a "
+            "swing worker changes its role: 1 keeps a spare worker in each role.",
+        ),
+    ] = 0
