@@ -33,7 +33,7 @@ from swingpool_control.sizing.traffic import Traffic, lengths_of
 TRACES = {kind: f"traces/AzureLLMInferenceTrace_{kind}.csv" for kind in ("conv", "code")}
 PROFILES = ("llama-3.1-8b-fp8-h200", "demo")
 LEVEL = 0.95
-LOADS = (0.3, 0.5, 0.7, 0.85, 0.95)
+LOADS = (0.3, 0.6, 0.8, 0.95)
 VARIATIONS = (0.5, 1.0, 2.0, 4.0)
 WORKERS = (1, 2, 4, 8)
 DECODE_LOADS = (0.35, 0.6, 0.85)
@@ -92,7 +92,7 @@ def points(*, quick: bool) -> list[Point]:
                 kind=kind,
                 variation=variation,
                 load=load,
-                prefill=WORKERS[(number // 2 + 2 * second + number // 10) % 4],
+                prefill=WORKERS[(number // 2 + 2 * second + number // 8) % 4],
                 decode_load=DECODE_LOADS[number % 3],
             )
         )
@@ -143,7 +143,7 @@ class Judge:
 
     def simulated(self, point: Point, rate: float, decode: int) -> tuple[Found, Found]:
         """Return p95 of TTFT and of ITL."""
-        each = 1000 if self._run.quick else int(6000 * (1.0 + point.variation * point.variation / 4))
+        each = 1000 if self._run.quick else int(3000 * (1.0 + point.variation * point.variation / 4))
         ttft, itl = [], []
         for seed in range(SEEDS):
             seen: list[Outcome] = []
