@@ -2,7 +2,6 @@
 
 from swingpool_control.api.v1alpha1 import ReplicaMode, ScalingMode
 from swingpool_control.sizing import allocate, budget, pools
-from swingpool_control.sizing.demand import DEFAULT_SHAPE
 from swingpool_control.view import ClusterView
 
 
@@ -16,7 +15,7 @@ def at_creation(view: ClusterView, pool: str) -> int | None:
         view: the cluster; neither router nor performance models are needed.
         pool: the pool's name.
     """
-    facts = pools.of(view, shape=DEFAULT_SHAPE)
+    facts = pools.of(view, traffic=None)
     known = next(item for item in facts if item.name == pool)
     if known.mode is ReplicaMode.EXTERNAL:
         return None

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from swingpool_control.actions import Action
 from swingpool_control.api.status import Plan
 from swingpool_control.sizing.capacity import Shape
+from swingpool_control.sizing.traffic import Traffic
 from swingpool_control.swing.idle import Idle
 
 PERIOD_S = 15.0
@@ -30,6 +31,8 @@ class SizingMemory:
     """Over the scale-down window, oldest first."""
     idle: tuple[Idle, ...] = ()
     shape: Shape | None = None
+    traffic: Traffic | None = None
+    """What the last plan reckoned with; it is held while what comes in is much alike."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

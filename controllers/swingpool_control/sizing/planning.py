@@ -3,13 +3,15 @@
 from collections.abc import Mapping
 
 from swingpool_control import names
-from swingpool_control.api.status import ObservedFigure, Plan, PlannedPool, Reason
+from swingpool_control.api.status import ObservedFigure, Plan, PlanAlternative, PlannedPool, PlanThreshold, Reason
 from swingpool_control.api.v1alpha1 import ReplicaMode, ScalingMode
 from swingpool_control.figures import Unknown
+from swingpool_control.sizing.asked import as_is
 from swingpool_control.sizing.budget import Bound
 from swingpool_control.sizing.demand import Demand
-from swingpool_control.sizing.need import Need, spread
+from swingpool_control.sizing.need import Need
 from swingpool_control.sizing.pools import PoolFacts
+from swingpool_control.sizing.programme import Answer, judge, split
 from swingpool_control.timestamps import rfc3339
 from swingpool_control.view import ClusterView
 
@@ -40,15 +42,18 @@ def plan(
         bound: what kept the plan from covering it, if anything.
         now_unix_s: the time.
     """
-    cover = spread(facts, wanted, need)
+    problem = as_is(facts, wanted, need, view.spec.scaling)
+    answer = judge(problem, split(problem, wanted))
     return Plan(
         at=rfc3339(now_unix_s),
         pools=[PlannedPool(name=pool.name, replicas=wanted[pool.name]) for pool in facts],
-        prefill_workers=cover.workers[names.ROLE_PREFILL],
-        decode_workers=cover.workers[names.ROLE_DECODE],
+        prefill_workers=_in_role(answer, names.ROLE_PREFILL),
+        decode_workers=_in_role(answer, names.ROLE_DECODE),
         binding="" if bound is None else f"{bound.code}: {bound.message}",
         reasons=_reasons(view, facts, seen, wanted, bound),
         observed=_observed(seen),
+        alternatives=() if isinstance(seen, Unknown) else _alternatives(facts, answer),
+        thresholds=() if isinstance(seen, Unknown) else _thresholds(answer),
     )
 
 
@@ -85,11 +90,37 @@ def _reasons(
 def _infeasible(facts: tuple[PoolFacts, ...]) -> list[Reason]:
     """Objectives that no number of workers can reach by the performance model."""
     found = []
-    if not any(pool.capacity.ttft_feasible for pool in facts):
-        found.append(_reason("TTFTInfeasible", "a lone prompt of the mean length takes longer than the TTFT objective"))
-    if not any(pool.capacity.itl_feasible for pool in facts):
-        found.append(_reason("ITLInfeasible", "a lone sequence takes longer per token than the ITL objective"))
+    for role, code, message in (
+        (names.ROLE_PREFILL, "TTFTInfeasible", "by the model no number of workers meets the TTFT objective"),
+        (names.ROLE_DECODE, "ITLInfeasible", "by the model no number of workers meets the ITL objective"),
+    ):
+        if all(role in pool.unreachable for pool in facts if role in pool.rates):
+            found.append(_reason(code, message))
     return found
+
+
+def _in_role(answer: Answer, role: str) -> int:
+    return sum(pool.by_role.get(role, 0) for pool in answer.pools)
+
+
+def _alternatives(facts: tuple[PoolFacts, ...], answer: Answer) -> list[PlanAlternative]:
+    """The plan's neighbours, those that would break nothing first."""
+    priced = not any(isinstance(pool.price_per_hour, Unknown) for pool in facts)
+    ordered = sorted(answer.alternatives, key=lambda one: (one.breaks is not None, one.cost_per_hour))
+    return [
+        PlanAlternative(
+            change=one.change[:256],
+            cost_per_hour=f"{one.cost_per_hour:+.4g}" if priced else "",
+            breaks="" if one.breaks is None else f"{one.breaks.code}: {one.breaks.message}"[:512],
+        )
+        for one in ordered[:16]
+    ]
+
+
+def _thresholds(answer: Answer) -> list[PlanThreshold]:
+    return [
+        PlanThreshold(at=f"{one.requests_per_s:.3g} requests/s", change=one.change[:256]) for one in answer.thresholds
+    ]
 
 
 def _reason(code: str, message: str) -> Reason:

@@ -1,23 +1,29 @@
 """What sizing knows of each pool: bounds, price, what a worker does, and what is there already."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from swingpool_control import names
 from swingpool_control.api.quantities import money
 from swingpool_control.api.v1alpha1 import Pool, PoolRole, ReplicaMode
+from swingpool_control.engine.model import PerformanceModel
 from swingpool_control.figures import Unknown
-from swingpool_control.sizing import capacity, objectives
-from swingpool_control.sizing.capacity import Capacity, Shape
+from swingpool_control.sizing import objectives
+from swingpool_control.sizing.capacity import KV_FILL
+from swingpool_control.sizing.programme import Rates
+from swingpool_control.sizing.rates import Latencies, Sustained, sustains
+from swingpool_control.sizing.traffic import Traffic
 from swingpool_control.view import ClusterView, WorkerView
 
-NOMINAL = Capacity(
-    prefill_tokens_per_s=1.0,
-    decode_sequences=1.0,
-    decode_tokens_per_s=1.0,
-    kv_tokens=1.0,
-    ttft_feasible=True,
-    itl_feasible=True,
-)
-"""Stands for a capacity that nobody knows, where only the number of workers counts."""
+NOMINAL = Rates(steps=((1, 1.0),))
+"""Stands for rates that nobody knows, where only the number of workers counts."""
+
+ROLES_OF = {
+    PoolRole.PREFILL: (names.ROLE_PREFILL,),
+    PoolRole.DECODE: (names.ROLE_DECODE,),
+    PoolRole.SWING: (names.ROLE_PREFILL, names.ROLE_DECODE),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,22 +51,28 @@ class PoolFacts:
     product: str | None
     accelerators: int
     """Of one worker."""
-    capacity: Capacity
-    """Of one worker; `NOMINAL` if its performance model is unknown: then the demand is unknown too."""
+    rates: Mapping[str, Rates]
+    """What workers sustain by role; `NOMINAL` if their performance model is unknown: then the demand is unknown too."""
+    unreachable: frozenset[str] = frozenset()
+    """Roles in which no number of workers meets the objectives."""
+    kv_tokens: float = math.inf
+    """KV cache of one worker that a plan fills."""
 
-    def effective(self, count: int) -> int:
-        """Return how many of so many workers would serve: those that cannot start are the first to go."""
-        return min(count, self.useful) + max(0, count - self.asked)
+    @property
+    def scales(self) -> bool:
+        """Whether Swingpool decides how many workers it has."""
+        return self.mode is ReplicaMode.AUTO
 
 
-def of(view: ClusterView, *, shape: Shape) -> tuple[PoolFacts, ...]:
+def of(view: ClusterView, *, traffic: Traffic | None) -> tuple[PoolFacts, ...]:
     """Return the facts of all pools of the spec, in the spec's order.
 
     Args:
         view: the cluster.
-        shape: mean lengths of the requests.
+        traffic: what comes in, for what workers sustain; None where only their number counts.
     """
-    return tuple(_facts(view, pool, order, shape) for order, pool in enumerate(view.spec.pools))
+    most = sum(pool.replicas.most or 0 for pool in view.spec.pools) + sum(pool.replicas for pool in view.pools)
+    return tuple(_facts(view, pool, order, traffic, most) for order, pool in enumerate(view.spec.pools))
 
 
 def is_stuck(worker: WorkerView) -> bool:
@@ -68,7 +80,7 @@ def is_stuck(worker: WorkerView) -> bool:
     return not worker.ready and bool(worker.unschedulable or worker.waiting)
 
 
-def _facts(view: ClusterView, pool: Pool, order: int, shape: Shape) -> PoolFacts:
+def _facts(view: ClusterView, pool: Pool, order: int, traffic: Traffic | None, all_most: int) -> PoolFacts:
     state = next(state for state in view.pools if state.pool == pool.name)
     pods = [worker for worker in view.workers if worker.pool == pool.name]
     alive = [worker for worker in pods if not worker.deleting]
@@ -79,6 +91,9 @@ def _facts(view: ClusterView, pool: Pool, order: int, shape: Shape) -> PoolFacts
     missing = max(0, asked - len(kept))
     external = pool.replicas.mode is ReplicaMode.EXTERNAL
     most = pool.replicas.most
+    model = view.models.get(pool.name)
+    known = None if model is None or isinstance(model, Unknown) else model
+    able = _sustained(view, pool, known, traffic, all_most)
     return PoolFacts(
         name=pool.name,
         order=order,
@@ -95,7 +110,9 @@ def _facts(view: ClusterView, pool: Pool, order: int, shape: Shape) -> PoolFacts
         price_per_hour=Unknown("no costPerHour") if pool.cost_per_hour is None else money(pool.cost_per_hour),
         product=pool.accelerator.product,
         accelerators=pool.accelerator.count,
-        capacity=_capacity(view, pool, shape),
+        rates=able.rates,
+        unreachable=able.unreachable,
+        kv_tokens=math.inf if known is None else known.kv_capacity_tokens * KV_FILL,
     )
 
 
@@ -104,13 +121,13 @@ def _blocked(workers: list[WorkerView]) -> str:
     return min((worker.unschedulable or worker.waiting for worker in stuck), default="")
 
 
-def _capacity(view: ClusterView, pool: Pool, shape: Shape) -> Capacity:
-    model = view.models.get(pool.name, Unknown("its performance profile was not loaded"))
-    if isinstance(model, Unknown):
-        return NOMINAL
-    return capacity.capacity(
-        model,
-        shape=shape,
-        ttft_s=objectives.mean_ttft_s(view.spec.objectives),
-        itl_s=objectives.mean_itl_s(view.spec.objectives),
+def _sustained(
+    view: ClusterView, pool: Pool, model: PerformanceModel | None, traffic: Traffic | None, most: int
+) -> Sustained:
+    roles = ROLES_OF[pool.role]
+    if model is None or traffic is None:
+        return Sustained(rates=dict.fromkeys(roles, NOMINAL), unreachable=frozenset())
+    latencies = Latencies.of(
+        ttft=objectives.by_percentile(view.spec.objectives.ttft), itl=objectives.by_percentile(view.spec.objectives.itl)
     )
+    return sustains(model, traffic=traffic, latencies=latencies, roles=roles, most=most)

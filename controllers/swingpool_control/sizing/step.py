@@ -1,17 +1,27 @@
 """One step of the sizing loop: what is needed, what of it is allowed, and the next writes towards it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from swingpool_control.actions import Action, EmitEvent, SetReplicas
-from swingpool_control.api.quantities import seconds
 from swingpool_control.api.v1alpha1 import ReplicaMode, ScalingMode
 from swingpool_control.figures import Unknown
-from swingpool_control.sizing import allocate, demand, need, objectives, planning, pools, scale_down, stabilize
-from swingpool_control.sizing.budget import Bound
+from swingpool_control.sizing import (
+    backlog,
+    demand,
+    need,
+    objectives,
+    planning,
+    pools,
+    scale_down,
+    seen_traffic,
+    wanted,
+)
 from swingpool_control.sizing.demand import DEFAULT_SHAPE, Demand
-from swingpool_control.sizing.memory import DRAIN_PERIOD_S, PERIOD_S, Lower, SizingMemory, SizingResult
+from swingpool_control.sizing.memory import DRAIN_PERIOD_S, PERIOD_S, SizingMemory, SizingResult
 from swingpool_control.sizing.need import Need
 from swingpool_control.sizing.pools import PoolFacts
+from swingpool_control.sizing.traffic import Traffic
 from swingpool_control.swing import idle
 from swingpool_control.swing.guards import serving
 from swingpool_control.view import ClusterView
@@ -32,76 +42,53 @@ def step(view: ClusterView, memory: SizingMemory, *, now_unix_s: float) -> Sizin
     shape = memory.shape or DEFAULT_SHAPE
     seen = demand.observe(view, now_unix_s=now_unix_s, last_shape=shape)
     shape = shape if isinstance(seen, Unknown) else seen.shape
-    facts = pools.of(view, shape=shape)
-    sized = _size(view, facts, seen, memory.lower, now_unix_s=now_unix_s)
+    traffic = seen_traffic.of(view.router, shape=shape, last=memory.traffic)
+    facts = pools.of(view, traffic=None if isinstance(seen, Unknown) else traffic)
+    needed = _needs(view, facts, seen, traffic, now_unix_s=now_unix_s)
+    decided = wanted.decide(
+        facts,
+        view.spec.scaling,
+        now=needed.now,
+        lasting=needed.lasting,
+        lower=memory.lower,
+        now_unix_s=now_unix_s,
+    )
     drained = {worker.uid for worker in view.workers if worker.drain}
     idle_now = idle.follow(view, memory.idle, uids=drained, now_unix_s=now_unix_s)
-    actions, draining = _act(view, facts, sized, idle_now, now_unix_s=now_unix_s)
+    actions, draining = _act(view, facts, decided.counts, idle_now, now_unix_s=now_unix_s)
     plan = planning.plan(
-        view,
-        facts,
-        seen,
-        wanted=sized.counts,
-        need=sized.need,
-        bound=sized.bound,
-        now_unix_s=now_unix_s,
+        view, facts, seen, wanted=decided.counts, need=needed.now, bound=decided.bound, now_unix_s=now_unix_s
     )
     return SizingResult(
         actions=actions,
         plan=plan,
-        memory=SizingMemory(lower=sized.lower, idle=idle_now, shape=shape),
+        memory=SizingMemory(lower=decided.lower, idle=idle_now, shape=shape, traffic=traffic),
         summary=planning.summary(plan),
         next_step_s=DRAIN_PERIOD_S if draining else PERIOD_S,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Sized:
-    counts: dict[str, int]
-    need: Need
-    bound: Bound | None
-    lower: tuple[Lower, ...]
+class _Needs:
+    now: Need
+    lasting: Need | None
 
 
-def _size(
-    view: ClusterView,
-    facts: tuple[PoolFacts, ...],
-    seen: Demand | Unknown,
-    lower: tuple[Lower, ...],
-    *,
-    now_unix_s: float,
-) -> _Sized:
-    """Workers by pool: up at once, down only after the window; nothing goes down on an unknown demand."""
-    scaling = view.spec.scaling
-    blind = isinstance(seen, Unknown)
-    wanted = (
-        Need.nothing()
-        if isinstance(seen, Unknown)
-        else need.of(seen, itl_s=objectives.mean_itl_s(view.spec.objectives))
-    )
-    bounded = allocate.within_bounds(facts, scaling.budgets)
-    grown = allocate.grow(facts, bounded.counts, wanted, scaling.budgets)
-    counts = dict(grown.counts)
-    enough = dict(counts)
-    if not blind and not any(pool.warming for pool in facts):
-        band = 1 + scaling.stabilization.dead_band_percent / 100
-        enough = allocate.shrink(facts, counts, wanted.scaled(band))
-    window_s = seconds(scaling.stabilization.scale_down_window)
-    lower = stabilize.remember(lower, enough, window_s=window_s, now_unix_s=now_unix_s)
-    floor = stabilize.fewest(lower, window_s=window_s, now_unix_s=now_unix_s)
-    if floor is not None and grown.counts == bounded.counts:
-        counts = {name: min(count, floor.get(name, count)) for name, count in counts.items()}
-    # Others give way for a pool that may not be without its fewest workers; it gets them when theirs have ended.
-    fewest = {pool.name: max(counts[pool.name], pool.fewest) for pool in facts}
-    trimmed = allocate.trim(facts, fewest, wanted, scaling.budgets)
-    counts = {name: min(count, trimmed.counts[name]) for name, count in counts.items()}
-    return _Sized(counts=counts, need=wanted, bound=grown.bound or bounded.bound or trimmed.bound, lower=lower)
+def _needs(
+    view: ClusterView, facts: tuple[PoolFacts, ...], seen: Demand | Unknown, traffic: Traffic, *, now_unix_s: float
+) -> _Needs:
+    """What must be sustained: nothing that is known of, on an unknown demand, and then nothing goes down."""
+    if isinstance(seen, Unknown):
+        return _Needs(now=Need.nothing(), lasting=None)
+    itl_s = min(objectives.by_percentile(view.spec.objectives.itl).values())
+    tokens = backlog.expected_tokens(view, facts, seen, traffic, now_unix_s=now_unix_s)
+    return _Needs(now=need.now(seen, traffic, itl_s=itl_s, backlog_tokens=tokens), lasting=need.arriving(seen, traffic))
 
 
 def _act(
     view: ClusterView,
     facts: tuple[PoolFacts, ...],
-    sized: _Sized,
+    counts: Mapping[str, int],
     idle_now: tuple[idle.Idle, ...],
     *,
     now_unix_s: float,
@@ -112,7 +99,7 @@ def _act(
     actions: list[Action] = []
     draining = False
     for pool, known in zip(view.spec.pools, facts, strict=True):
-        target = _carried_out(view, known, sized.counts[known.name])
+        target = _carried_out(view, known, counts[known.name])
         if known.name not in exists:
             continue
         if target is None:

@@ -4,7 +4,6 @@ from typing import Any
 
 from swingpool_control.api.scaling import Budgets
 from swingpool_control.sizing import budget, pools
-from swingpool_control.sizing.demand import DEFAULT_SHAPE
 from swingpool_control.sizing.pools import PoolFacts
 from tests.unit.swing.fleet import Fleet, spec
 
@@ -19,7 +18,7 @@ def facts(**changes: Any) -> tuple[PoolFacts, ...]:
     fleet = Fleet(spec(wanted))
     return tuple(
         PoolFacts(**{name: getattr(pool, name) for name in PoolFacts.__slots__} | changes)
-        for pool in pools.of(fleet.view(), shape=DEFAULT_SHAPE)
+        for pool in pools.of(fleet.view(), traffic=None)
     )
 
 

@@ -76,7 +76,8 @@ def test_it_grows_at_once_and_shrinks_after_the_window() -> None:
     assert high["prefill"] >= 4
     assert high["decode"] >= 2
     loop.run(LIGHT, 45)
-    assert loop.replicas == high
+    assert 4 <= loop.replicas["prefill"] <= high["prefill"], "only what a backlog needed may go before the window ends"
+    assert 2 <= loop.replicas["decode"] <= high["decode"]
     loop.run(LIGHT, 180)
     assert loop.replicas == {"prefill": 1, "decode": 1}
     assert loop.fleet.lost == 0
@@ -153,8 +154,9 @@ def test_without_the_router_a_drain_waits_for_the_longest_request() -> None:
 def test_unknown_never_shrinks_and_starts_the_window_anew() -> None:
     loop = Loop(Fleet(spec(pools(prefill=(1, 6), decode=(1, 6)), scaling=FAST_DOWN)))
     loop.run(HEAVY, 40)
-    high = dict(loop.replicas)
     loop.run(LIGHT, 40)
+    high = dict(loop.replicas)
+    assert high["prefill"] >= 4
     loop.fleet.router_known = False
     loop.run(LIGHT, 200)
     assert loop.replicas == high

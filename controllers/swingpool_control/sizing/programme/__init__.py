@@ -14,7 +14,8 @@ from swingpool_control.sizing.programme.problem import (
     Rates,
     Weights,
 )
-from swingpool_control.sizing.programme.solver import solve
+from swingpool_control.sizing.programme.solver import judge, solve
+from swingpool_control.sizing.programme.split import split
 
 __all__ = [
     "ALL_PRODUCTS",
@@ -30,5 +31,7 @@ __all__ = [
     "Rates",
     "Threshold",
     "Weights",
+    "judge",
     "solve",
+    "split",
 ]

@@ -95,7 +95,8 @@ def _steps(
     starts = sorted({start + lost for pool in pools for start, _ in pool.rates[role].steps if start + lost <= most})
     steps = []
     for start, following in pairwise([*starts, most + 1]):
-        rates = {pool.name: pool.rates[role].at(start - lost) / need for pool in pools}
+        # One worker that sustains all of the need is enough, however much more it could: so figures stay within reach.
+        rates = {pool.name: min(1.0, pool.rates[role].at(start - lost) / need) for pool in pools}
         if must and (following - 1) * max(rates.values()) < 1 - 1e-9:
             continue
         at = columns.add(0, 1, whole=True)

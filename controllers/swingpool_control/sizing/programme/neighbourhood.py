@@ -60,8 +60,7 @@ class Neighbourhood:
             [spending.objective_per_worker(problem.weights, pool, role) for pool, role in self.places]
         )
         self.fixed = sum(
-            spending.weigh(problem.weights, pool, cost_per_hour=pool.price_per_hour * pool.idle, watts=0.0)
-            for pool in problem.pools
+            pool.idle * spending.objective_per_worker(problem.weights, pool, None) for pool in problem.pools
         )
         """Objective of idle workers."""
         self._budgets(problem)
@@ -113,10 +112,12 @@ class Neighbourhood:
             [[budget.per_worker.get(pool.name, 0.0) for pool in problem.pools] for budget in known], dtype=np.float64
         ).reshape(len(known), len(problem.pools))
         limit: Reals = np.array([budget.limit for budget in known], dtype=np.float64)
-        now = each @ self._present
-        self._way = (each, np.maximum(limit, now))
-        over = now > limit
-        self._end = (each[over], limit[over])
+        ends = np.array([spending.at_least(pool)[0] for pool in problem.pools], dtype=np.int64)
+        ways = np.array([spending.at_least(pool)[1] for pool in problem.pools], dtype=np.int64)
+        on_end, on_way = np.maximum(limit, each @ ends), np.maximum(limit, each @ ways)
+        over = on_way > on_end
+        self._way = (each, on_way)
+        self._end = (each[over], on_end[over])
         """Only where what exists breaks a budget: elsewhere the way is at least the end, and within the same limit."""
 
     def _after(self, of: Callable[[Wholes], Wholes], counts: Wholes) -> Reals:

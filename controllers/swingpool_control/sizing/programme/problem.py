@@ -67,6 +67,8 @@ class PoolOption:
     most: int
     price_per_hour: float = 0.0
     """Of one worker, in the user's currency."""
+    surcharge: float = 0.0
+    """What a worker adds to the objective beyond its price, power and carbon, to decide between equals."""
     product: str | None = None
     accelerators: int = 1
     """Of one worker."""
@@ -94,7 +96,7 @@ class PoolOption:
             raise ValueError(f"pool {self.name}: {self.idle} idle workers, but the fewest are {self.fewest}")
         if unknown := set(self.rates) - set(ROLES):
             raise ValueError(f"pool {self.name}: no such role: {', '.join(sorted(unknown))}")
-        for value in (self.price_per_hour, self.carbon_g_per_kwh, *self.watts.values()):
+        for value in (self.price_per_hour, self.surcharge, self.carbon_g_per_kwh, *self.watts.values()):
             if not math.isfinite(value) or value < 0:
                 raise ValueError(f"pool {self.name}: price, watts and intensity must be finite, zero or more")
 

@@ -9,6 +9,7 @@ from swingpool_control.sizing.programme.neighbourhood import Neighbourhood, Real
 from swingpool_control.sizing.programme.problem import ROLES, Problem
 from swingpool_control.sizing.programme.reasons import Reasons
 from swingpool_control.sizing.programme.rows import Relaxed, Solution, minimise, relax
+from swingpool_control.sizing.programme.totals import Serving
 
 ROUNDING = 2e-6
 """By how much a need is raised when the solver, within its own tolerance, fell just short of it."""
@@ -39,16 +40,30 @@ def solve(problem: Problem, *, exact: bool | None = None) -> Answer:
     if exact is None:
         exact = sum(len(pool.rates) for pool in problem.pools) <= EXACT_PLACES
     serving, gap, feasible = _search(ordered, exact=exact)
+    return judge(problem, serving, gap=gap, feasible=feasible)
+
+
+def judge(problem: Problem, serving: Serving, *, gap: float = 1.0, feasible: bool | None = None) -> Answer:
+    """Return what is to be said of a plan, wherever it comes from.
+
+    Args:
+        problem: the problem.
+        serving: workers by pool and role.
+        gap: share of the objective by which a better plan might exist.
+        feasible: whether it keeps every constraint; None: look.
+    """
     known = totals.totals(problem, serving)
     why = Reasons(problem, serving)
     shared = shares.shares(problem, serving, known)
     counts = totals.counts(problem, serving)
+    if feasible is None:
+        feasible = not any(totals.broken(problem, serving)) and shares.are_carried(problem, serving)
     return Answer(
         pools=tuple(
             PlannedWorkers(
                 pool=pool.name,
                 workers=counts[pool.name],
-                by_role={role: serving[pool.name, role] for role in ROLES if role in pool.rates},
+                by_role={role: serving.get((pool.name, role), 0) for role in ROLES if role in pool.rates},
                 shares={role: shared[pool.name, role] for role in ROLES if role in pool.rates},
             )
             for pool in problem.pools

@@ -2,7 +2,8 @@
 
 Budgets hold at every moment of the way to the plan. What a pool may hold at once is the larger of what it is planned to
 have, with the pods that a rolling update may add, and of the pods that exist, with those that end: an ending pod keeps
-its accelerators until it is gone. Where what exists breaks a budget already (it was lowered), nothing is added to it.
+its accelerators until it is gone. Where what exists breaks a budget already (it was lowered), nothing is added to it;
+idle workers, which no plan takes away, are never held against one.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,16 +13,12 @@ from swingpool_control.sizing.programme.problem import ALL_PRODUCTS, ROLES, Pool
 from swingpool_control.sizing.programme.rows import Columns, Rows, Terms
 
 
-def objective_per_worker(weights: Weights, pool: PoolOption, role: str) -> float:
-    """Return what one worker in a role adds to the objective."""
-    return weigh(weights, pool, cost_per_hour=pool.price_per_hour, watts=pool.watts_in(role))
-
-
-def weigh(weights: Weights, pool: PoolOption, *, cost_per_hour: float, watts: float) -> float:
-    """Return the objective of so much money and power, spent where a pool stands."""
-    kilowatts = watts / 1000
+def objective_per_worker(weights: Weights, pool: PoolOption, role: str | None) -> float:
+    """Return what one worker in a role, or an idle one, adds to the objective."""
+    kilowatts = 0.0 if role is None else pool.watts_in(role) / 1000
     carbon_kg_per_hour = kilowatts * pool.carbon_g_per_kwh / 1000
-    return weights.cost * cost_per_hour + weights.power * kilowatts + weights.carbon * carbon_kg_per_hour
+    spent = weights.cost * pool.price_per_hour + weights.power * kilowatts + weights.carbon * carbon_kg_per_hour
+    return spent + pool.surcharge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,16 +60,20 @@ def at_once(pool: PoolOption, workers: int) -> tuple[int, int]:
     return end, max(end, pool.present)
 
 
+def at_least(pool: PoolOption) -> tuple[int, int]:
+    """Return what a pool has in every plan's end, and on the way to it."""
+    return at_once(pool, pool.idle)
+
+
 def broken(problem: Problem, counts: Mapping[str, int]) -> Budget | None:
     """Return the budget that so many workers by pool would break at some moment, or None."""
     pools = {pool.name: pool for pool in problem.pools}
     for budget in budgets(problem):
-        held = {name: at_once(pools[name], counts[name]) for name in budget.per_worker}
-        end = sum(each * held[name][0] for name, each in budget.per_worker.items())
-        way = sum(each * held[name][1] for name, each in budget.per_worker.items())
-        now = sum(each * pools[name].present for name, each in budget.per_worker.items())
-        if end > _room(budget.limit) or way > _room(max(budget.limit, now)):
-            return budget
+        for when in (0, 1):
+            planned = sum(each * at_once(pools[name], counts[name])[when] for name, each in budget.per_worker.items())
+            anyway = sum(each * at_least(pools[name])[when] for name, each in budget.per_worker.items())
+            if planned > _room(max(budget.limit, anyway)):
+                return budget
     return None
 
 
@@ -91,12 +92,15 @@ def add(
     added = []
     for budget in budgets(problem):
         covered = [pool for pool in problem.pools if budget.per_worker.get(pool.name)]
-        now = sum(budget.per_worker[pool.name] * pool.present for pool in covered)
+        on_end, on_way = (
+            max(budget.limit, sum(budget.per_worker[pool.name] * at_least(pool)[when] for pool in covered))
+            for when in (0, 1)
+        )
         way, fixed = _sum(covered, budget, held.way)
-        added.append((rows.add(way, high=max(budget.limit, now) - fixed), budget))
-        if now > budget.limit:
+        added.append((rows.add(way, high=on_way - fixed), budget))
+        if on_way > on_end:
             end, fixed = _sum(covered, budget, held.end)
-            added.append((rows.add(end, high=budget.limit - fixed), budget))
+            added.append((rows.add(end, high=on_end - fixed), budget))
     return added
 
 

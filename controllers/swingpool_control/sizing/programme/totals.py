@@ -51,7 +51,8 @@ def totals(problem: Problem, serving: Serving) -> Totals:
         spent = pool.price_per_hour * (pool.idle + sum(count for _, count in here))
         cost, watts = cost + spent, watts + drawn
         carbon += drawn / 1000 * pool.carbon_g_per_kwh
-        objective += spending.weigh(problem.weights, pool, cost_per_hour=spent, watts=drawn)
+        objective += pool.idle * spending.objective_per_worker(problem.weights, pool, None)
+        objective += sum(count * spending.objective_per_worker(problem.weights, pool, role) for role, count in here)
     workers = {role: sum(serving.get((pool.name, role), 0) for pool in able(problem, role)) for role in ROLES}
     return Totals(
         cost_per_hour=cost,
@@ -60,7 +61,7 @@ def totals(problem: Problem, serving: Serving) -> Totals:
         objective=objective,
         workers=workers,
         sustained={role: sustained(problem, serving, role, workers[role]) for role in ROLES},
-        load={role: _load(problem, serving, role, workers[role]) for role in ROLES},
+        load={role: load(problem, serving, role, workers[role]) for role in ROLES},
     )
 
 
@@ -122,7 +123,7 @@ def spared_load(problem: Problem, serving: Serving, role: str) -> float:
         if count:
             left = {**serving, (pool.name, role): count - 1}
             workers = sum(left.get((other.name, role), 0) for other in able(problem, role))
-            worst = max(worst, _load(problem, left, role, workers) if workers else STARVED)
+            worst = max(worst, load(problem, left, role, workers) if workers else STARVED)
     return worst
 
 
@@ -134,11 +135,12 @@ def _not_spared(problem: Problem, serving: Serving) -> Iterator[Constraint]:
             yield Constraint(code="SpareWorker", message=message)
 
 
-def _load(problem: Problem, serving: Serving, role: str, workers: int) -> float:
-    load = _over(problem.need.get(role, 0.0), sustained(problem, serving, role, workers))
+def load(problem: Problem, serving: Serving, role: str, workers: int) -> float:
+    """Return need over what a role of so many workers sustains, KV cache included."""
+    found = _over(problem.need.get(role, 0.0), sustained(problem, serving, role, workers))
     if role == names.ROLE_DECODE:
-        load = max(load, _over(problem.kv_tokens, _held(problem, serving)))
-    return load
+        found = max(found, _over(problem.kv_tokens, _held(problem, serving)))
+    return found
 
 
 def _held(problem: Problem, serving: Serving) -> float:
