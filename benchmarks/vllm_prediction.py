@@ -7,6 +7,8 @@ every half minute. The same requests at the same moments go through the simulato
 
 import asyncio
 import itertools
+import json
+import os
 import subprocess
 import sys
 import time
@@ -70,14 +72,22 @@ def measure(run: Run) -> None:
         return
     environment = environments.environment(run.say, model="small")
     with Stand(environment, OUT, run.say) as stand:
-        stand.start(*(ServerOptions(name=name, longest=LONGEST, arguments=SERVER) for name in WORKERS))
+        cores = sorted(os.sched_getaffinity(0))
+        stand.start(
+            *(
+                ServerOptions(name=name, longest=LONGEST, arguments=SERVER, cpu=cores[index % len(cores)])
+                for index, name in enumerate(WORKERS)
+            )
+        )
         profile = _profile(run, stand)
         run.say(f"a fresh load on one worker, {FRESH_S:g} s")
         fresh = asyncio.run(_send(stand.servers[WORKERS[0]].url, seconds=FRESH_S, per_s=FRESH_PER_S, seed=run.seed + 1))
         simulated = simulate(profile, fresh.arrivals, workers=1, flips_at_s=())
         _compare(run, "fitted model, fresh load", fresh, simulated, percents=(50,), within=MODEL_WITHIN)
+        _keep("fresh", fresh)
         run.say(f"{PAIR_S:g} s through the router while the two exchange their roles every {FLIP_EVERY_S:g} s")
         pair, flips_at_s = asyncio.run(_pair(stand, seed=run.seed + 2))
+        _keep("pair", pair)
         simulated = simulate(profile, pair.arrivals, workers=2, flips_at_s=flips_at_s)
         _compare(run, "simulator, P/D with flips", pair, simulated, percents=(50, 95), within=SIMULATOR_WITHIN)
 
@@ -95,6 +105,15 @@ def _profile(run: Run, stand: Stand) -> str:
     subprocess.run(command, check=True)
     run.figures["profiling_s"] = round(time.monotonic() - begin_s, 1)
     return output.read_text()
+
+
+def _keep(name: str, sent: Sent) -> None:
+    """Write down what was measured, for whoever looks for the cause of an error."""
+    rows = [
+        {"at_s": at.at_s, "prompt_tokens": at.prompt_tokens, "ttft_s": answer.first_s, "itl_s": answer.gaps_s}
+        for at, answer in zip(sent.arrivals, sent.answers, strict=True)
+    ]
+    (OUT / f"{name}.json").write_text(json.dumps(rows))
 
 
 def _requests(count: int, rng: Random) -> list[Asked]:
