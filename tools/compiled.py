@@ -23,10 +23,13 @@ HOT = (
     "engine/batching.py",
     "engine/blocks.py",
     "engine/cache.py",
+    "engine/curve.py",
     "engine/decoding.py",
     "engine/leases.py",
     "engine/linear.py",
+    "engine/link.py",
     "engine/model.py",
+    "engine/queues.py",
     "engine/sequence.py",
     "engine/work.py",
     "placement/*.py",
@@ -34,7 +37,22 @@ HOT = (
 )
 """What requests, iterations and events go through."""
 
-COLD = ("__init__.py", "settings.py", "openai.py")
+COLD = (
+    "__init__.py",
+    "at_once.py",
+    "candidates.py",
+    "control.py",
+    "estimate.py",
+    "limits.py",
+    "objectives.py",
+    "of_spec.py",
+    "openai.py",
+    "overload.py",
+    "place.py",
+    "placer.py",
+    "settings.py",
+    "trouble.py",
+)
 """What need not be compiled, by file name."""
 
 BUILD = """
@@ -43,7 +61,7 @@ from mypyc.build import mypycify
 from setuptools import setup
 
 extensions = mypycify(
-    ["--config-file", sys.argv[1], *sys.argv[2:]], opt_level="2", debug_level="0"
+    ["--config-file", sys.argv[1], *sys.argv[2:]], opt_level="1", debug_level="0"
 )
 setup(name="swingpool-compiled", ext_modules=extensions, script_args=["-q", "build_ext", "--inplace", "-j2"])
 """

@@ -49,6 +49,7 @@ class BatchingEngine:
         """Those of the batch that miss more, or were let in just now, and their tokens in the present iteration."""
         self._under_way = False
         self._transfers: list[Transfer] = []
+        self._progress = Progress()
         self._link = Link(model)
 
     # What it knows
@@ -190,7 +191,8 @@ class BatchingEngine:
             self.expire(now_s=now_s)
         preemptions = self.counters.preemptions
         unfinished = self._computing
-        self._computing = []
+        if unfinished:
+            self._computing = []
         self._grow_decoding(now_s)
         budget = self.limits.max_batched_tokens - self._decoding.size
         for sequence, _ in unfinished:
@@ -230,9 +232,10 @@ class BatchingEngine:
         return tokens
 
     def advance(self, *, now_s: float) -> Progress:
-        """Account for the iteration under way; return what it brought, but not each of its tokens."""
+        """Account for the iteration under way; return what it brought until the next call, but not each token."""
         decoding = self._decoding
-        progress = Progress(decoding.size)
+        progress = self._progress
+        progress.renew(decoding.size)
         self._under_way = False
         if decoding.size:
             decoding.ticks += 1
@@ -240,17 +243,16 @@ class BatchingEngine:
                 self._leave_batch(sequence)
                 self._finish(sequence, now_s)
                 progress.ended.append(sequence.request.id)
-        computed, self._computing = self._computing, []
-        for sequence, count in computed:
-            if sequence.running:
-                self._compute(sequence, count, progress, now_s)
+        computed = self._computing
+        if computed:
+            self._computing = []
+            for sequence, count in computed:
+                if sequence.running:
+                    self._compute(sequence, count, progress, now_s)
         return progress
 
     def foresee(self) -> int:
-        """Return how many iterations follow the one under way that surely repeat it, unless something comes in.
-
-        They, and the one under way, give one token to each of the same sequences and end none.
-        """
+        """Return how many iterations follow the one under way that surely repeat it and end none, left alone."""
         blocked = len(self._running) >= self._most
         if self._computing or len(self._cache.leases) or (self._queues.next and not blocked):
             return 0
@@ -263,10 +265,7 @@ class BatchingEngine:
         return self.model.decode_steps_s(steps=count, sequences=batch.size, context_tokens=batch.context_tokens)
 
     def repeat(self, times: int) -> None:
-        """Account for so many of the iterations that were foreseen, the one under way being the first.
-
-        Then the next one is under way.
-        """
+        """Account for so many foreseen iterations, the one under way being the first; the next is under way then."""
         decoding = self._decoding
         if self._cache.counted:
             self.pool.take([], decoding.blocks_needed(times))

@@ -5,48 +5,41 @@ expressed through one primitive, the duration of one engine iteration, so that p
 contradict one another.
 """
 
-from abc import ABC, abstractmethod
 
+class PerformanceModel:
+    """One (model, accelerator, engine layout); every method and property is overridden.
 
-class PerformanceModel(ABC):
-    """One (model, accelerator, engine layout).
-
-    A base class rather than a protocol, so that compiled callers reach a compiled model directly.
+    A base class rather than a protocol, so that compiled callers reach a compiled model directly. Not an abstract one,
+    for compiled code knows no abstract dataclasses.
     """
 
     __slots__ = ()
 
     @property
-    @abstractmethod
     def name(self) -> str:
         """What it models, for reasons and logs."""
-        ...
+        raise NotImplementedError
 
     @property
-    @abstractmethod
     def kv_capacity_tokens(self) -> int:
         """Tokens of KV cache that one worker holds."""
-        ...
+        raise NotImplementedError
 
     @property
-    @abstractmethod
     def max_batched_tokens(self) -> int:
         """Tokens per iteration, the chunked prefill budget."""
-        ...
+        raise NotImplementedError
 
     @property
-    @abstractmethod
     def max_sequences(self) -> int:
         """Sequences per iteration."""
-        ...
+        raise NotImplementedError
 
     @property
-    @abstractmethod
     def startup_s(self) -> float:
         """Seconds from a pod's creation to its first served request."""
-        ...
+        raise NotImplementedError
 
-    @abstractmethod
     def step_s(
         self, *, prefill_tokens: int, prefill_context_tokens: int, decode_sequences: int, decode_context_tokens: int
     ) -> float:
@@ -59,9 +52,8 @@ class PerformanceModel(ABC):
             decode_sequences: sequences that get one token each.
             decode_context_tokens: tokens of KV cache that those sequences read, summed.
         """
-        ...
+        raise NotImplementedError
 
-    @abstractmethod
     def decode_steps_s(self, *, steps: int, sequences: int, context_tokens: int) -> float:
         """Duration of so many decode iterations in a row of the same sequences, in seconds: the sum of their `step_s`.
 
@@ -73,12 +65,11 @@ class PerformanceModel(ABC):
             sequences: sequences in the batch.
             context_tokens: tokens of KV cache that the first of these iterations reads, summed over the sequences.
         """
-        ...
+        raise NotImplementedError
 
-    @abstractmethod
     def transfer_s(self, *, tokens: int) -> float:
         """Seconds to move the KV cache of so many tokens from one worker to another, alone on the link."""
-        ...
+        raise NotImplementedError
 
 
 def shared_transfer_s(model: PerformanceModel, *, tokens: int, others: int) -> float:

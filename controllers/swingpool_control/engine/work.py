@@ -98,12 +98,12 @@ class Iteration:
 
 
 class Progress:
-    """What an iteration brought."""
+    """What an iteration brought; one object for all of an engine's iterations."""
 
     __slots__ = ("ended", "firsts", "repeated", "resumed_s")
 
-    def __init__(self, repeated: int) -> None:
-        self.repeated = repeated
+    def __init__(self) -> None:
+        self.repeated = 0
         """Sequences that got one more token, the iteration's duration after the last."""
         self.firsts: list[str] = []
         """Requests that got their first token."""
@@ -111,6 +111,13 @@ class Progress:
         """When the last tokens came of sequences that were preempted since and got one more now."""
         self.ended: list[str] = []
         """Requests that have all their tokens."""
+
+    def renew(self, repeated: int) -> None:
+        """Begin with the next iteration."""
+        self.repeated = repeated
+        self.firsts.clear()
+        self.resumed_s.clear()
+        self.ended.clear()
 
 
 class Token(NamedTuple):

@@ -100,7 +100,6 @@ class Gathering:
         self._good_ttft_s = good_s(spec.objectives.ttft)
         self._good_itl_s = good_s(spec.objectives.itl)
         self._priced = all(pool.cost_per_hour is not None for pool in spec.pools)
-        self._within = dict.fromkeys(self._limits, 0)
         self._ends = {"completed": 0, "refused": 0, "failed": 0}
         self.ended = 0
         """Requests that have ended."""
@@ -114,7 +113,8 @@ class Gathering:
         self._itl_limits_s = tuple(limit.limit_s for limit in self._limits if limit.metric == "itl")
         self.gaps = Gaps(self._itl_limits_s)
         """Times between tokens."""
-        self._ttft_limits = tuple(limit for limit in self._limits if limit.metric == "ttft")
+        self._ttft_limits_s = tuple(limit.limit_s for limit in self._limits if limit.metric == "ttft")
+        self._ttft_within = [0] * len(self._ttft_limits_s)
         self.transfers = 0
         self.transfers_failed = 0
         self.crashes = 0
@@ -139,8 +139,9 @@ class Gathering:
         self.ended += 1
         ttft_s, itl_s = outcome.ttft_s, outcome.mean_itl_s
         if ttft_s is not None:
-            for limit in self._ttft_limits:
-                self._within[limit] += ttft_s <= limit.limit_s
+            for index, limit_s in enumerate(self._ttft_limits_s):
+                if ttft_s <= limit_s:
+                    self._ttft_within[index] += 1
         good = False
         if outcome.result == "completed":
             self._e2e.add(outcome.end_s - outcome.arrival.at_s)
@@ -160,8 +161,8 @@ class Gathering:
         """Return what was found up to now."""
         self.take_gaps(now_s=now_s)
         itl = self.series.itl()
-        itl_limits = [limit for limit in self._limits if limit.metric == "itl"]
-        self._within.update(zip(itl_limits, self.gaps.within, strict=True))
+        # TTFT's limits come before ITL's.
+        within = (*self._ttft_within, *self.gaps.within)
         ended = self.ended
         return Result(
             policy=policy,
@@ -173,7 +174,10 @@ class Gathering:
             failed=self._ends["failed"],
             attainment=self._good / ended if ended else None,
             goodput_per_s=self._good / self._last_arrival_s if self._last_arrival_s > 0 else None,
-            objectives=tuple(self._attained(limit, ended, itl.count) for limit in self._limits),
+            objectives=tuple(
+                _attained(limit, count, ended if limit.metric == "ttft" else itl.count)
+                for limit, count in zip(self._limits, within, strict=True)
+            ),
             ttft=_latency(self.series.ttft()),
             itl=_latency(itl),
             e2e=_latency(self._e2e),
@@ -191,16 +195,16 @@ class Gathering:
             stays=self.series.stays(now_s=now_s),
         )
 
-    def _attained(self, limit: Limit, ended: int, gaps: int) -> Attained:
-        total = ended if limit.metric == "ttft" else gaps
-        share = self._within[limit] / total if total else None
-        return Attained(
-            metric=limit.metric,
-            percentile=limit.percentile,
-            limit_s=limit.limit_s,
-            share=share,
-            holds=share is not None and share >= limit.share,
-        )
+
+def _attained(limit: Limit, within: int, total: int) -> Attained:
+    share = within / total if total else None
+    return Attained(
+        metric=limit.metric,
+        percentile=limit.percentile,
+        limit_s=limit.limit_s,
+        share=share,
+        holds=share is not None and share >= limit.share,
+    )
 
 
 def _latency(values: Histogram) -> Latency:

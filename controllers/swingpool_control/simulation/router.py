@@ -108,7 +108,7 @@ class _Answer(Job):
     def first(self, at_s: float) -> None:
         """The first token is there."""
         self.flight.first_s = at_s
-        self.router.told.first(self.flight.number, self.member, self.epoch, at_s, at_s - self.flight.arrived_s)
+        self.router.told.first(self.member, self.epoch, at_s, at_s - self.flight.arrived_s)
 
     def ended(self, served: bool, at_s: float) -> None:
         """All tokens are there, or will never be."""

@@ -1,6 +1,6 @@
 """What the simulated router tells the manager: the counterpart of the live picker's windows, with their delays."""
 
-import heapq
+from collections import deque
 from collections.abc import Iterable
 
 from swingpool_control import names
@@ -31,7 +31,7 @@ class Told:
         self._deflected_tokens = 0
         self._ttft = Latencies(window_s=settings.window_s)
         self._outputs = Sums(window_s=settings.window_s)
-        self._firsts: list[tuple[float, int, Member, int, float]] = []
+        self._firsts: deque[tuple[float, Member, int, float]] = deque()
         """First tokens that the access log has not told yet."""
         self._itl = Latencies(window_s=settings.window_s)
         self._lengths: list[int] = []
@@ -47,9 +47,9 @@ class Told:
         self._arrived += 1
         self._arrived_tokens += prompt_tokens
 
-    def first(self, number: int, member: Member, epoch: int, at_s: float, ttft_s: float) -> None:
-        """Count a first token."""
-        heapq.heappush(self._firsts, (at_s, number, member, epoch, ttft_s))
+    def first(self, member: Member, epoch: int, at_s: float, ttft_s: float) -> None:
+        """Count a first token; they are told of in the order in which they come."""
+        self._firsts.append((at_s, member, epoch, ttft_s))
 
     def answered(self, output_tokens: int) -> None:
         """Count an answer that is whole."""
@@ -91,7 +91,7 @@ class Told:
     def _read_access_log(self, now_s: float) -> None:
         told_until_s = now_s - self._log_late_s
         while self._firsts and self._firsts[0][0] <= told_until_s:
-            at_s, _, member, epoch, ttft_s = heapq.heappop(self._firsts)
+            at_s, member, epoch, ttft_s = self._firsts.popleft()
             member.served(names.ROLE_DECODE, epoch=epoch, at_s=at_s)
             self._ttft.add(ttft_s, 1, now_s=now_s)
 
