@@ -1,8 +1,8 @@
 """Prompts that decode workers compute themselves: mixed traffic on two prefill and two decode workers.
 
 Short questions come steadily, long documents in between; the prefill workers are busy, the decode workers have some
-room. Both runs place by the same late binding; the second may deflect, within limits that follow from the ITL objective.
-ITL counts by the strict reading: the share of all times between two tokens that lie within the objective.
+room. Both runs place by the same late binding; the second may deflect, within limits that follow from the objective of
+ITL, which counts by the strict reading: the share of all times between two tokens that lie within the objective.
 """
 
 import sys
@@ -50,7 +50,8 @@ def measure(run: Run) -> None:
         run.say(
             f"{name} deflection: TTFT p50 {result.ttft.p50_s:.3f} s, p95 {result.ttft.p95_s:.3f} s, p99 "
             f"{result.ttft.p99_s:.3f} s; {itl.share:.2%} of the times between tokens, and the mean of "
-            f"{sum(met) / len(met):.2%} of the requests, within {1000 * ITL_S:g} ms; {whole} of {len(arrivals)} deflected"
+            f"{sum(met) / len(met):.2%} of the requests, within {1000 * ITL_S:g} ms; {whole} of {len(arrivals)} "
+            "deflected"
         )
         run.figures |= {
             f"ttft_p95_s_{name}": result.ttft.p95_s,

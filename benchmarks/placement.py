@@ -85,7 +85,7 @@ def measure(run: Run) -> None:
     if run.data(AZURE_CONV, AZURE_CODE, MOONCAKE) is None:
         return
     loads = (0.85,) if run.quick else (0.7, 0.8, 0.9, 0.95)
-    count = 1_500 if run.quick else 6_000
+    count = 1_500 if run.quick else 4_000
     model = built_in(PROFILE).model()
     ttft: dict[str, dict[str, float]] = {}
     best, itl_kept, hits = [], [], []
@@ -298,4 +298,4 @@ def _spec(trace: Trace, prefill: int) -> InferenceClusterSpec:
 
 
 if __name__ == "__main__":
-    sys.exit(main("placement", measure, takes="ten to twenty minutes"))
+    sys.exit(main("placement", measure, takes="six to fifteen minutes"))

@@ -42,7 +42,7 @@ class PlacementSettings:
     """How long before a worker is free it gets its next prompts, at least."""
     lead_share: float = 0.05
     """And as a share of the iteration under way, since the model may be off by as much."""
-    saving_weight: float = 0.5
+    saving_weight: float = 5.0
     """What a second of a prefill worker's time is worth against a second of a request's wait: at 0 a prompt waits for a
     worker that has its prefix only if it is served sooner there."""
     resident_weight: float = 0.05
