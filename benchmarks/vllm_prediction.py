@@ -1,7 +1,7 @@
 """What the fitted model and the simulator say of real vLLM, beside what was measured.
 
-It starts two vLLM servers without a GPU, has `swingpool profile measure` make a profile of them, sends another load than
-the sweep's to one of them, and then five minutes to both through Envoy and our picker while their roles are exchanged
+It starts two vLLM servers without a GPU and has `swingpool profile measure` make a profile of them. It sends a load of
+another kind to one of them, and then five minutes to both through Envoy and our picker while their roles are exchanged
 every half minute. The same requests at the same moments go through the simulator with that profile.
 """
 

@@ -14,6 +14,7 @@ from swingpool.profiling.journal import Journal, JournalError
 from swingpool.profiling.plan import Bounds, points
 from swingpool.profiling.points import Sampler
 from swingpool.profiling.session import BusyError, run
+from swingpool.profiling.target import find
 from swingpool.profiling.wire import WorkerClient, WorkerError
 from swingpool.profiling.worker_facts import WorkerFacts
 
@@ -26,8 +27,9 @@ Count = click.IntRange(min=1)
 class _Asked:
     """What the command was told."""
 
-    url: str
+    worker: str
     pair: str | None
+    namespace: str
     max_sequences: int
     max_prompt_tokens: int
     max_batched_tokens: int
@@ -39,8 +41,9 @@ class _Asked:
 
 
 @click.command("measure")
-@click.argument("url")
-@click.option("--pair", metavar="URL", help="A second worker, to time how KV cache moves from the first to it.")
+@click.argument("worker", metavar="URL|pod/NAME")
+@click.option("--pair", metavar="URL|pod/NAME", help="A second worker, to time how KV cache moves to it.")
+@click.option("-n", "--namespace", default="default", show_default=True, help="Of pods.")
 @click.option("--accelerator", "products", multiple=True, required=True, help="Product label. May be repeated.")
 @click.option("--count", type=Count, default=1, show_default=True, help="Accelerators of the worker.")
 @click.option("--tensor-parallel-size", type=Count, default=1, show_default=True)
@@ -81,8 +84,9 @@ class _Asked:
 @click.option("--force", is_flag=True, help="Overwrite the profile if it exists; the journal is kept.")
 def command(
     *,
-    url: str,
+    worker: str,
     pair: str | None,
+    namespace: str,
     products: tuple[str, ...],
     count: int,
     tensor_parallel_size: int,
@@ -101,7 +105,7 @@ def command(
     output: Path,
     force: bool,
 ) -> None:
-    """Measure the worker at URL, and write its profile.
+    """Measure a worker, and write its profile.
 
     It sends bounded load, waits while others use the worker, stops at the first error, and goes on where it was when it
     is started again. Beside the profile it writes its journal and a page of fit against points.
@@ -111,8 +115,9 @@ def command(
     if output.exists() and not force:
         raise click.ClickException(f"{output} exists; --force overwrites it")
     asked = _Asked(
-        url=url,
+        worker=worker,
         pair=pair,
+        namespace=namespace,
         max_sequences=max_sequences,
         max_prompt_tokens=max_prompt_tokens,
         max_batched_tokens=max_batched_tokens,
@@ -123,7 +128,7 @@ def command(
         journal=journal or output.with_suffix(".journal.jsonl"),
     )
     try:
-        facts, kept = asyncio.run(_measure(asked, seed))
+        facts, kept, seen_startup_s = asyncio.run(_measure(asked, seed))
         profile = finish.profile(
             kept.samples,
             facts,
@@ -132,7 +137,7 @@ def command(
                 accelerators=count,
                 tensor_parallel_size=tensor_parallel_size,
                 kv_bytes_per_token=kv_bytes_per_token,
-                startup_s=startup_s,
+                startup_s=seen_startup_s if startup_s is None else startup_s,
                 max_batched_tokens=max_batched_tokens,
                 name=name,
                 seed=seed,
@@ -147,12 +152,15 @@ def command(
     click.echo(f"\nwritten to {output}; fit against points in {page}")
 
 
-async def _measure(asked: _Asked, seed: int) -> tuple[WorkerFacts, Journal]:
+async def _measure(asked: _Asked, seed: int) -> tuple[WorkerFacts, Journal, float | None]:
+    """Return what the worker is, what was measured, and its start-up if that can be seen."""
+    target = await find(asked.worker, namespace=asked.namespace)
+    pair = await find(asked.pair, namespace=asked.namespace) if asked.pair else None
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-        unnamed = WorkerClient(session, asked.url, "", timeout_s=asked.timeout_s)
+        unnamed = WorkerClient(session, target.url, "", timeout_s=asked.timeout_s)
         model = await worker_facts.first_model(unnamed)
-        worker = WorkerClient(session, asked.url, model, timeout_s=asked.timeout_s)
-        other = WorkerClient(session, asked.pair, model, timeout_s=asked.timeout_s) if asked.pair else None
+        worker = WorkerClient(session, target.url, model, timeout_s=asked.timeout_s)
+        other = WorkerClient(session, pair.url, model, timeout_s=asked.timeout_s) if pair else None
         facts = await worker_facts.read(worker, model)
         bounds = Bounds(
             longest=facts.longest,
@@ -174,4 +182,4 @@ async def _measure(asked: _Asked, seed: int) -> tuple[WorkerFacts, Journal]:
             tolerance=asked.tolerance,
             least_repeats=asked.least_repeats,
         )
-        return facts, journal
+        return facts, journal, target.startup_s

@@ -1,6 +1,7 @@
 """The pure parts of profiling: which points, how often, and what samples come to."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from swingpool.profiling.journal import Journal, JournalError
 from swingpool.profiling.plan import SHARE_OF_KV, Bounds, Kind, Point, points, tokens_in_flight
 from swingpool.profiling.points import slowed_s, step_s
 from swingpool.profiling.result import link
+from swingpool.profiling.target import Target, of_pod
 from swingpool.profiling.wire import Timed, WorkerError
 
 BOUNDS = st.builds(
@@ -90,3 +92,17 @@ def test_a_journal_goes_on_where_it_was(tmp_path: Path) -> None:
     path.write_text("no journal\n")
     with pytest.raises(JournalError, match="remove it"):
         Journal(path, {"version": "1"})
+
+
+def test_a_pod_tells_its_address_and_its_start() -> None:
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:02:30Z"}
+    pod: dict[str, Any] = {
+        "metadata": {"name": "chat-decode-1", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "status": {"podIP": "10.0.0.7", "conditions": [ready], "containerStatuses": [{"restartCount": 0}]},
+    }
+    assert of_pod(pod) == Target(url="http://10.0.0.7:8000", startup_s=150.0)
+    pod["status"]["containerStatuses"] = [{"restartCount": 2}]
+    assert of_pod(pod).startup_s is None
+    pod["status"] = {}
+    with pytest.raises(WorkerError, match="no address"):
+        of_pod(pod)
