@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -70,6 +71,7 @@ def measure(run: Run) -> None:
         run.skipped.append("real vLLM takes longer than a quick run may: run it without --quick")
         run.say(f"skipped: {run.skipped[-1]}")
         return
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # so that the servers end too
     environment = environments.environment(run.say, model="small")
     with Stand(environment, OUT, run.say) as stand:
         cores = sorted(os.sched_getaffinity(0))
