@@ -8,12 +8,13 @@ import pytest
 from aiohttp import web
 
 from swingpool.kube import Object
-from swingpool.manager.router_poll import FRESH_S, RouterPoll
+from swingpool.manager.router_poll import FRESH_S, TELL_AGAIN_S, RouterPoll
 from swingpool.manager.store import Key
 from swingpool.telemetry.router_state import encode
 from swingpool_control import names
 from swingpool_control.figures import Unknown
 from swingpool_control.observation import Percentiles, RouterObservation
+from swingpool_control.placement.limits import DeflectionLimits
 
 KEY = Key("ns", "chat")
 NONE = Unknown("no requests")
@@ -54,6 +55,7 @@ def router(address: str, *, ready: bool = True, deleting: bool = False, **metada
 class Picker:
     answer: web.Response | None = None
     asked: int = 0
+    told: list[dict[str, Any]] = field(default_factory=list)
     port: int = 0
     now: float = 0.0
     poll: RouterPoll = field(init=False)
@@ -62,12 +64,16 @@ class Picker:
         self.asked += 1
         return self.answer or web.Response(body=encode(STATE))
 
+    async def limits(self, request: web.Request) -> web.Response:
+        self.told.append(await request.json())
+        return self.answer or web.Response(status=204)
+
 
 @pytest.fixture
 async def picker() -> AsyncIterator[Picker]:
     one = Picker()
     application = web.Application()
-    application.add_routes([web.get("/state", one.state)])
+    application.add_routes([web.get("/state", one.state), web.put("/limits", one.limits)])
     runner = web.AppRunner(application)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -118,3 +124,27 @@ async def test_one_that_goes_down_still_counts_while_it_answers(picker: Picker) 
 async def test_a_bad_answer_is_unknown(picker: Picker, answer: web.Response) -> None:
     picker.answer = answer
     assert isinstance(await picker.poll.observe(KEY, [router("127.0.0.1")]), Unknown)
+
+
+async def test_limits_are_told_when_they_change_and_again_after_a_while(picker: Picker) -> None:
+    pods = [router("127.0.0.1", uid="a")]
+    limits = DeflectionLimits(itl_s=0.05, over_share=0.04, prefill_keeps=False)
+    for _ in range(3):
+        await picker.poll.limit(KEY, pods, limits)
+    expected = {"itl_s": 0.05, "over_share": 0.04, "most_tokens": 1_000_000_000, "prefill_keeps": False}
+    assert picker.told == [expected]
+    picker.now += TELL_AGAIN_S
+    await picker.poll.limit(KEY, pods, limits)
+    assert picker.told == [expected] * 2
+    await picker.poll.limit(KEY, pods, DeflectionLimits(itl_s=0.05))
+    assert picker.told[-1]["over_share"] == 0.0
+
+
+async def test_who_did_not_take_limits_is_told_again(picker: Picker) -> None:
+    pods = [router("127.0.0.1", uid="a"), router("127.0.0.2", uid="b")]
+    picker.answer = web.Response(status=500)
+    await picker.poll.limit(KEY, pods, DeflectionLimits(itl_s=0.05))
+    picker.answer = None
+    await picker.poll.limit(KEY, pods, DeflectionLimits(itl_s=0.05))
+    await picker.poll.limit(KEY, pods, DeflectionLimits(itl_s=0.05))
+    assert len(picker.told) == 2
