@@ -1,6 +1,5 @@
 """Plans for AIConfigurator's shapes, from its own figures of single workers, by the sizing programme."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,6 @@ SIZES = (1, 2, 4, 8)
 """Tensor parallel sizes of one worker."""
 PREFILL_BATCHES = (1, 2, 3, 4, 6, 8)
 DECODE_BATCHES = (*range(1, 32), *range(32, 128, 4), *range(128, 520, 8))
-BATCHES_OF_BOTH = (*range(1, 17), 20, 24, 32, 48, 64, 96, 128, 192, 256)
 TTFT_QUEUEING = 1.8
 """By which AIConfigurator multiplies a prefill's time to get the TTFT of a plan."""
 DEGRADED = {names.ROLE_PREFILL: 0.9, names.ROLE_DECODE: 0.92}
@@ -115,20 +113,20 @@ def split(answers: Answers, shape: Shape) -> Plan | None:
 
 
 def together(answers: Answers, shape: Shape) -> Plan | None:
-    """Return the plan of fewest accelerators with workers that do both roles at once; None if no layout holds."""
-    found = []
-    for size, row in _best(answers, shape, "both", BATCHES_OF_BOTH):
-        workers = math.ceil(shape.requests_per_s / row["requests_per_s"])
-        found.append(
-            Plan(
-                accelerators=workers * size,
-                words=f"{workers} x TP{size} of {row['batch']} in both roles",
-                requests_per_s=workers * row["requests_per_s"],
-                ttft_ms=row["ttft_ms"],
-                tpot_ms=row["tpot_ms"],
-            )
-        )
-    return min(found, key=lambda plan: plan.accelerators, default=None)
+    """Return AIConfigurator's own plan of workers that do both roles at once; None if it is out of the objectives.
+
+    Such a plan has no rates to match: its workers are all alike, and as many as the rate takes.
+    """
+    found = answers.ask(shape.request("recommend")).get("agg")
+    if found is None or found["tpot"] > shape.tpot_ms or found["ttft"] > shape.ttft_ms:
+        return None
+    return Plan(
+        accelerators=int(found["total_gpus_needed"]),
+        words=f"{found['replicas_needed']} x {found['parallel']} of {found['bs']} in both roles, as it recommends",
+        requests_per_s=found["replicas_needed"] * found["seq/s"],
+        ttft_ms=found["ttft"],
+        tpot_ms=found["tpot"],
+    )
 
 
 def _matched(shape: Shape, prefill: Worker, decode: Worker) -> tuple[int, int]:
@@ -170,7 +168,6 @@ def _best(answers: Answers, shape: Shape, role: str, batches: tuple[int, ...]) -
 
 def _within(shape: Shape, role: str, row: dict[str, Any]) -> bool:
     """Whether a worker is within the objective of its role."""
-    queueing = TTFT_QUEUEING if role == names.ROLE_PREFILL else 1.0
-    late = row["ttft_ms"] * queueing > shape.ttft_ms and role != names.ROLE_DECODE
-    slow = row["tpot_ms"] > shape.tpot_ms and role != names.ROLE_PREFILL
-    return not late and not slow
+    if role == names.ROLE_PREFILL:
+        return bool(row["ttft_ms"] * TTFT_QUEUEING <= shape.ttft_ms)
+    return bool(row["tpot_ms"] <= shape.tpot_ms)

@@ -8,8 +8,8 @@ published split of 45 and 25.
 AIConfigurator: for each shape (model, system, lengths, objectives, rate) its `recommend` says how many accelerators it
 would take. Our plan uses its own figures of single workers: for each pair of tensor parallel sizes the programme
 chooses how many prefill and decode workers. The plan of fewest accelerators is then judged by AIConfigurator's own
-`estimate`: requests per second, TTFT (which has its factor for queueing in it) and TPOT. Where workers that do both
-roles at once need fewer accelerators than workers with one role, they are what is planned, also by its own figures.
+`estimate`: requests per second, TTFT (which has its factor for queueing in it) and TPOT. Where no split needs fewer
+accelerators than the workers for both roles that AIConfigurator recommends, those are the plan: a tie.
 """
 
 import sys

@@ -10,7 +10,7 @@ import json
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 DATABASE = "HYBRID"
@@ -77,11 +77,8 @@ def recommend(request: dict[str, Any]) -> dict[str, Any]:
 
 def workers(request: dict[str, Any]) -> dict[str, Any]:
     """Return what one worker does alone at each batch that fits: requests per second, and the latencies of its role."""
-    role = request["role"]
-    if role == "both":
-        return {"rows": list(_rows_of_both(request))}
     session, _ = _session(request)
-    mode, scale = ("static_ctx", PREFILL_SCALE) if role == "prefill" else ("static_gen", DECODE_SCALE)
+    mode, scale = ("static_ctx", PREFILL_SCALE) if request["role"] == "prefill" else ("static_gen", DECODE_SCALE)
     rows = []
     for batch in request["batches"]:
         runtime = _runtime(batch, request["isl"], request["osl"])
@@ -98,16 +95,6 @@ def workers(request: dict[str, Any]) -> dict[str, Any]:
             }
         )
     return {"rows": rows}
-
-
-def _rows_of_both(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for batch in request["batches"]:
-        try:
-            found = _estimate(request, mode="agg", tp_size=request["tensor_parallel_size"], batch_size=batch)
-        except RuntimeError:  # it does not fit, and no larger batch will
-            return
-        rate = float(found.raw["seq/s"])
-        yield {"batch": batch, "requests_per_s": rate, "ttft_ms": found.ttft, "tpot_ms": found.tpot}
 
 
 def plan(request: dict[str, Any]) -> dict[str, Any]:
