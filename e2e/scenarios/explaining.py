@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from e2e.cluster.interface import AuditEvent
+from e2e.load.plan import Lengths
 from e2e.scenarios.scenario import Facts, Scenario
 from e2e.scenarios.stage import CLUSTER, PROMPTS, STAGE_NAMESPACE, Stage
 from e2e.system.waiting import wait_until
@@ -17,8 +18,8 @@ from swingpool_control import names
 
 _WATCH_S, _WATCH_QUICK_S = 45.0, 20.0
 _REPLICAS = "/spec/pools/0/replicas"
-_TOO_MANY_PROMPTS = dataclasses.replace(PROMPTS, requests_per_s=16)
-"""More than two prefill workers compute, little enough to wait for."""
+_LONG_PROMPTS = dataclasses.replace(PROMPTS, requests_per_s=5, prompt_tokens=Lengths(mean=1500, sigma=0.3))
+"""More than two prefill workers compute, little enough to wait for, and few requests."""
 
 
 def recommends(stage: Stage) -> Facts:
@@ -34,7 +35,7 @@ def recommends(stage: Stage) -> Facts:
         stage.system.wait_ready(STAGE_NAMESPACE, CLUSTER)
         user = stage.manager_user()
         roles = {pod.name: pod.role for pod in stage.workers()}
-        with stage.traffic(_TOO_MANY_PROMPTS) as traffic:
+        with stage.traffic(_LONG_PROMPTS) as traffic:
             said = wait_until("a shortage to be told, and more workers", lambda: _said(stage), _is_short, limit_s=90)
             before = len(_writes(stage, user))
             time.sleep(watch_s)
@@ -59,7 +60,7 @@ def replays(stage: Stage) -> Facts:
     """Record decisions under a load that makes workers change roles; offline they come out the same."""
     path = _file(stage, "auto")
     before = len(stage.flips())
-    with stage.traffic(PROMPTS) as traffic:
+    with stage.traffic(_LONG_PROMPTS) as traffic:
         wait_until("a flip", lambda: len(stage.flips()), lambda found: found > before, limit_s=90)
         _explain(stage, "--record", str(path))
     body = json.loads(_offline("--replay", str(path), "-o", "json"))
