@@ -1,5 +1,6 @@
 """`swingpool simulate`: what the live manager would have done with this traffic."""
 
+import math
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -101,6 +102,10 @@ Ctrl-C ends the simulation and shows, and writes, what was found until then.
     "--block-tokens", type=click.IntRange(min=1), default=BLOCK_TOKENS, help="Tokens under one hash of a trace."
 )
 @click.option("--crashes", type=click.FloatRange(min=0), default=0.0, help="Crashes per worker and hour.")
+@click.option("--hangs", type=click.FloatRange(min=0), default=0.0, help="Hangs of 20 s per worker and hour.")
+@click.option("--slow", type=click.FloatRange(min=0), default=0.0, help="Times per worker and hour 3x slow, for 2 min.")
+@click.option("--silences", type=click.FloatRange(min=0), default=0.0, help="Minutes without metrics, likewise.")
+@click.option("--fabric-links", type=POSITIVE, default=math.inf, help="Workers' links that the network carries.")
 @click.option("--transfer-failures", type=click.FloatRange(0, 1), default=0.0, help="Share of KV transfers that fail.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of all that is drawn.")
 @click.option("--arrivals-seed", type=int, help="Seed of arrivals alone.")
@@ -126,6 +131,10 @@ def command(
     limit: int | None,
     block_tokens: int,
     crashes: float,
+    hangs: float,
+    slow: float,
+    silences: float,
+    fabric_links: float,
     transfer_failures: float,
     seed: int,
     arrivals_seed: int | None,
@@ -139,7 +148,14 @@ def command(
 ) -> None:
     """Simulate, show, write."""
     settings = Settings(
-        failures=Failures(crashes_per_worker_hour=crashes, transfer_share=transfer_failures),
+        failures=Failures(
+            crashes_per_worker_hour=crashes,
+            hangs_per_worker_hour=hangs,
+            slow_per_worker_hour=slow,
+            silences_per_worker_hour=silences,
+            transfer_share=transfer_failures,
+        ),
+        fabric_links=fabric_links,
         replicas=dict(replicas),
         startup_s=startup,
     )
