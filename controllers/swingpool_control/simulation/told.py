@@ -11,6 +11,7 @@ from swingpool_control.simulation.member import Member
 from swingpool_control.simulation.placer import Placer
 from swingpool_control.simulation.settings import START_UNIX_S, Settings
 from swingpool_control.simulation.windows import Latencies, Sums, mean_of
+from swingpool_control.sizing.recent import Recent
 
 LEAST_COVERED_S = 1.0
 """A rate over less than this says nothing."""
@@ -27,6 +28,7 @@ class Told:
         self._window_s = settings.window_s
         self._log_late_s = settings.latencies.access_log_s
         self._arrivals = Sums(window_s=settings.window_s)
+        self._recent = Recent()
         self._arrived, self._arrived_tokens = 0, 0
         self._deflected_tokens = 0
         self._ttft = Latencies(window_s=settings.window_s)
@@ -44,6 +46,7 @@ class Told:
     def arrived(self, prompt_tokens: int, *, now_s: float) -> None:
         """Count a request that arrives."""
         self._arrivals.add(prompt_tokens, now_s=now_s)
+        self._recent.arrived(prompt_tokens, now_s=now_s)
         self._arrived += 1
         self._arrived_tokens += prompt_tokens
 
@@ -61,6 +64,7 @@ class Told:
         self._itl.include(gaps, now_s=now_s)
         for length in self._lengths:
             self._outputs.add(length, now_s=now_s)
+            self._recent.answered(length, 1, now_s=now_s)
         self._lengths.clear()
 
     def observation(self, members: Iterable[Member], placer: Placer, *, now_s: float) -> RouterObservation:
@@ -83,6 +87,8 @@ class Told:
             workers=tuple(member.observation() for member in members),
             queued_prompt_tokens=placer.queued_tokens,
             oldest_wait_s=placer.oldest_wait_s(now_s),
+            arrival_scv=self._recent.arrival_scv(now_s=now_s),
+            lengths=self._recent.lengths(now_s=now_s),
             arrived_requests=float(self._arrived),
             arrived_prompt_tokens=float(self._arrived_tokens),
             deflected_prompt_tokens=float(self._deflected_tokens),

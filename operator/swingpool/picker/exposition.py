@@ -48,6 +48,8 @@ class WorkerFigures:
     output_tokens: Histogram | None = None
     transferred_tokens: Figure = field(default=Unknown(_NEVER))
     """Prompt tokens whose KV cache came from another worker, since it started."""
+    cached_tokens: Figure = field(default=Unknown(_NEVER))
+    """Prompt tokens that its own prefix cache had, since it started."""
 
 
 NO_FIGURES = WorkerFigures(
@@ -74,6 +76,7 @@ _SERIES = {
     **{name + part: (key, part) for name, key in _HISTOGRAMS.items() for part in ("_bucket", "_sum")},
 }
 _FROM_ANOTHER_WORKER = 'source="external_kv_transfer"'
+_FROM_ITS_OWN_CACHE = 'source="local_cache_hit"'
 
 
 def parse(text: str, *, now_unix_s: float) -> WorkerFigures:
@@ -90,6 +93,8 @@ def parse(text: str, *, now_unix_s: float) -> WorkerFigures:
             sums[key] = sums.get(key, 0.0) + value
         elif key != "transferred" or _FROM_ANOTHER_WORKER in labels:
             gauges.setdefault(key, []).append(value)
+        elif _FROM_ITS_OWN_CACHE in labels:
+            gauges.setdefault("cached", []).append(value)
 
     def histogram(*keys: str) -> Histogram | None:
         for key in keys:
@@ -109,6 +114,7 @@ def parse(text: str, *, now_unix_s: float) -> WorkerFigures:
         ttft_s=histogram("ttft"),
         output_tokens=histogram("output"),
         transferred_tokens=_total(gauges, "transferred"),
+        cached_tokens=math.fsum(gauges["cached"]) if "cached" in gauges else Unknown("it tells no local_cache_hit"),
     )
 
 

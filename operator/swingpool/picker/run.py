@@ -191,5 +191,5 @@ class Picker:
         return "" if self._serving else "not serving"
 
     def _scraped(self, worker: Worker, before: WorkerFigures) -> None:
-        self._traffic.scraped(worker.figures, before)
+        self._traffic.scraped(worker.figures, before, prefills=worker.member.role == names.ROLE_PREFILL)
         self._generations.forget_lost(now_s=time.monotonic())

@@ -5,9 +5,10 @@ from collections import deque
 
 from swingpool.picker.exposition import Histogram, WorkerFigures
 from swingpool.picker.metrics import RouterMetrics
-from swingpool.picker.windows import MOST_VALUES, Histograms, Values
-from swingpool_control.figures import Unknown
+from swingpool.picker.windows import MOST_VALUES, Histograms, Values, typical
+from swingpool_control.figures import Figure, Unknown
 from swingpool_control.placement.estimate import TokenRate
+from swingpool_control.sizing.recent import Recent
 
 
 class Arrival:
@@ -37,6 +38,9 @@ class Traffic:
         self.ttft_s = Values(window_s=window_s)
         self.itl_s = Histograms(window_s=window_s)
         self.output_tokens = Histograms(window_s=window_s)
+        self.recent = Recent()
+        self._cached_tokens = Values(window_s=window_s)
+        self._tells_cached = False
 
     def arrived(self, path: str, prompt_tokens: int) -> Arrival:
         """Count a request that arrived with a prompt of about this length."""
@@ -44,6 +48,7 @@ class Traffic:
         self._arrivals.append(arrival)
         self.arrived_requests += 1
         self.arrived_prompt_tokens += prompt_tokens
+        self.recent.arrived(prompt_tokens, now_s=arrival.at_s)
         self.metrics.arrivals.labels(path).inc()
         return arrival
 
@@ -59,11 +64,22 @@ class Traffic:
         self.ttft_s.add(ttft_s, now_s=time.monotonic())
         self.metrics.ttft.observe(ttft_s)
 
-    def scraped(self, now: WorkerFigures, before: WorkerFigures) -> None:
-        """Count what a worker's histograms grew by. The first scrape of a worker only sets where counting starts."""
+    def scraped(self, now: WorkerFigures, before: WorkerFigures, *, prefills: bool) -> None:
+        """Count what a worker's histograms grew by. The first scrape of a worker only sets where counting starts.
+
+        Args:
+            now: its figures.
+            before: those of the scrape before.
+            prefills: whether it computes prompts for others: what its prefix cache had was not computed by anyone.
+        """
         if isinstance(before.scraped_unix_s, Unknown):
             return
         at_s = time.monotonic()
+        if prefills and not isinstance(now.cached_tokens, Unknown):
+            self._tells_cached = True
+            grown = 0.0 if isinstance(before.cached_tokens, Unknown) else now.cached_tokens - before.cached_tokens
+            if grown > 0:
+                self._cached_tokens.add(grown, now_s=at_s)
         for series, window, earlier, later in (
             ("itl", self.itl_s, before.itl_s, now.itl_s),
             ("output", self.output_tokens, before.output_tokens, now.output_tokens),
@@ -72,6 +88,19 @@ class Traffic:
                 growth = later.since(earlier or Histogram())
                 window.add(growth, now_s=at_s)
                 self.metrics.growth.add(series, growth)
+                if series == "output" and growth.count > 0:
+                    for tokens, count in typical(growth):
+                        self.recent.answered(tokens, count, now_s=at_s)
+
+    def cached_per_s(self, *, covered_s: float) -> Figure:
+        """Return the prompt tokens per second that prefill workers had in their caches, over the window.
+
+        Args:
+            covered_s: seconds of the window that this picker has run for.
+        """
+        if not self._tells_cached:
+            return Unknown("no prefill worker tells what its prefix cache had")
+        return sum(self._cached_tokens.recent(now_s=time.monotonic())) / max(1.0, covered_s)
 
     def recent_arrivals(self) -> tuple[list[Arrival], float]:
         """Return the window's arrivals, and the seconds that it covers."""

@@ -100,6 +100,22 @@ def mean_of(total: float, count: float, *, name: str) -> Figure:
     return total / count if count > 0 else Unknown(f"no {name} in the window")
 
 
+def typical(histogram: Histogram) -> list[tuple[float, float]]:
+    """Return (value, count) of each bucket above the one of 1, such that the histogram's mean is met.
+
+    Answers of one token are left out: nearly all of those are prefill legs.
+    """
+    buckets = [one for one in _buckets(histogram) if one[1] > 1.0 and one[3] > 0]
+    ones = next((count for bound, count in zip(histogram.bounds, histogram.counts, strict=True) if bound == 1.0), 0.0)
+    least = sum(within * lower for lower, _, _, within in buckets)
+    room = sum(within * (upper - lower) for lower, upper, _, within in buckets if math.isfinite(upper))
+    share = min(1.0, max(0.0, (histogram.sum - ones - least) / room)) if room > 0 else 0.0
+    return [
+        (lower + share * (upper - lower) if math.isfinite(upper) else lower, within)
+        for lower, upper, _, within in buckets
+    ]
+
+
 def _buckets(histogram: Histogram) -> Iterable[tuple[float, float, float, float]]:
     """Yield (lower bound, upper bound, values below, values within)."""
     lower, below = 0.0, 0.0
