@@ -13,6 +13,7 @@ from swingpool_control.api.quantities import money
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec, Objectives, Pool, PoolRole
 from swingpool_control.engine.model import PerformanceModel
 from swingpool_control.planning.stretches import Stretch
+from swingpool_control.sizing.objectives import by_percentile
 from swingpool_control.sizing.programme import (
     ALL_PRODUCTS,
     ROLES,
@@ -21,13 +22,17 @@ from swingpool_control.sizing.programme import (
     Limits,
     PoolOption,
     Problem,
+    Rates,
     solve,
 )
+from swingpool_control.sizing.rates import Latencies, sustains
 from swingpool_control.sizing.traffic import Traffic
-from swingpool_control.sizing.worker_rates import worker_rates
 
 MARGIN = 0.97
 """A stretch that needs less than this share of another one's workers in both roles is covered where that one is."""
+
+NOTHING = Rates(steps=((1, 0.0),))
+"""Of workers with which no objective can be met, however many they are."""
 
 ROLES_OF = {PoolRole.PREFILL: ROLES[:1], PoolRole.DECODE: ROLES[1:], PoolRole.SWING: ROLES}
 
@@ -140,18 +145,14 @@ def cost_per_hour(spec: InferenceClusterSpec, workers: tuple[Workers, ...]) -> f
 def options(asked: Asked, traffic: Traffic) -> tuple[PoolOption, ...]:
     """Return what the programme may choose from, for one traffic."""
     found = []
+    latencies = Latencies.of(
+        ttft=by_percentile(asked.spec.objectives.ttft), itl=by_percentile(asked.spec.objectives.itl)
+    )
     for pool, price in zip(asked.spec.pools, _prices(asked.spec.pools), strict=True):
         most = pool.replicas.most or 0
-        rates = {
-            role: worker_rates(
-                asked.models[pool.name],
-                traffic=traffic,
-                objectives=asked.spec.objectives,
-                role=role,
-                most=max(1, most),
-            )
-            for role in ROLES_OF[pool.role]
-        }
+        roles = ROLES_OF[pool.role]
+        able = sustains(asked.models[pool.name], traffic=traffic, latencies=latencies, roles=roles, most=max(1, most))
+        rates = {role: NOTHING if role in able.unreachable else able.rates[role] for role in roles}
         found.append(
             PoolOption(
                 name=pool.name,
