@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from swingpool_control.actions import Action
 from swingpool_control.api.status import Plan
 from swingpool_control.sizing.capacity import Shape
+from swingpool_control.sizing.coming import ComingMemory
 from swingpool_control.sizing.traffic import Traffic
 from swingpool_control.swing.idle import Idle
 
@@ -33,6 +34,8 @@ class SizingMemory:
     shape: Shape | None = None
     traffic: Traffic | None = None
     """What the last plan reckoned with; it is held while what comes in is much alike."""
+    coming: ComingMemory = field(default_factory=ComingMemory)
+    """What the forecast stands on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from swingpool_control.api.v1alpha1 import ReplicaMode, ScalingMode
 from swingpool_control.figures import Unknown
 from swingpool_control.sizing.asked import as_is
 from swingpool_control.sizing.budget import Bound
+from swingpool_control.sizing.coming import Coming
 from swingpool_control.sizing.demand import Demand
 from swingpool_control.sizing.need import Need
 from swingpool_control.sizing.pools import PoolFacts
@@ -26,6 +27,7 @@ def plan(
     facts: tuple[PoolFacts, ...],
     seen: Demand | Unknown,
     *,
+    ahead: Coming | Unknown,
     wanted: Mapping[str, int],
     need: Need,
     bound: Bound | None,
@@ -37,6 +39,7 @@ def plan(
         view: the cluster.
         facts: what was known of its pools.
         seen: the demand it stands on.
+        ahead: what is expected, or why nothing is.
         wanted: workers by pool.
         need: what they shall cover.
         bound: what kept the plan from covering it, if anything.
@@ -52,6 +55,7 @@ def plan(
         binding="" if bound is None else f"{bound.code}: {bound.message}",
         reasons=_reasons(view, facts, seen, wanted, bound),
         observed=_observed(seen),
+        forecast=_expected(ahead),
         alternatives=() if isinstance(seen, Unknown) else _alternatives(facts, answer),
         thresholds=() if isinstance(seen, Unknown) else _thresholds(answer),
     )
@@ -125,6 +129,19 @@ def _thresholds(answer: Answer) -> list[PlanThreshold]:
 
 def _reason(code: str, message: str) -> Reason:
     return Reason(code=code, message=message[:MAX_MESSAGE])
+
+
+def _expected(ahead: Coming | Unknown) -> list[ObservedFigure]:
+    if isinstance(ahead, Unknown):
+        return [ObservedFigure(name="forecast", value=f"unknown: {ahead.why}"[:256])]
+    figures = {
+        "requestsPerSecond": f"{ahead.requests.expected:.4g}",
+        "requestsPerSecondAtMost": f"{ahead.requests.upper:.4g}",
+        "promptTokensPerSecond": f"{ahead.prompt_tokens.expected:.4g}",
+        "promptTokensPerSecondAtMost": f"{ahead.prompt_tokens.upper:.4g}",
+        "model": ahead.requests.model,
+    }
+    return [ObservedFigure(name=name, value=value[:256]) for name, value in figures.items()]
 
 
 def _observed(seen: Demand | Unknown) -> list[ObservedFigure]:

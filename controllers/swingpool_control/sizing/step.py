@@ -8,6 +8,7 @@ from swingpool_control.api.v1alpha1 import ReplicaMode, ScalingMode
 from swingpool_control.figures import Unknown
 from swingpool_control.sizing import (
     backlog,
+    coming,
     demand,
     need,
     objectives,
@@ -17,6 +18,7 @@ from swingpool_control.sizing import (
     seen_traffic,
     wanted,
 )
+from swingpool_control.sizing.coming import Coming
 from swingpool_control.sizing.demand import DEFAULT_SHAPE, Demand
 from swingpool_control.sizing.memory import DRAIN_PERIOD_S, PERIOD_S, SizingMemory, SizingResult
 from swingpool_control.sizing.need import Need
@@ -27,7 +29,7 @@ from swingpool_control.swing.guards import serving
 from swingpool_control.view import ClusterView
 
 
-def step(view: ClusterView, memory: SizingMemory, *, now_unix_s: float) -> SizingResult:
+def step(view: ClusterView, memory: SizingMemory, *, now_unix_s: float, forecast: bool = True) -> SizingResult:
     """Decide how many workers each pool has, and move every drain under way on by one step.
 
     Call it every `result.next_step_s` seconds, and at once after a change of the spec. `SizingMemory()` is the memory
@@ -38,13 +40,20 @@ def step(view: ClusterView, memory: SizingMemory, *, now_unix_s: float) -> Sizin
         view: the cluster; `view.models` holds the performance model of each pool.
         memory: what the step before returned.
         now_unix_s: the time.
+        forecast: whether to look ahead; without it only what arrives and waits now counts.
     """
     shape = memory.shape or DEFAULT_SHAPE
     seen = demand.observe(view, now_unix_s=now_unix_s, last_shape=shape)
     shape = shape if isinstance(seen, Unknown) else seen.shape
     traffic = seen_traffic.of(view.router, shape=shape, last=memory.traffic)
     facts = pools.of(view, traffic=None if isinstance(seen, Unknown) else traffic)
-    needed = _needs(view, facts, seen, traffic, now_unix_s=now_unix_s)
+    came = coming.follow(memory.coming, seen)
+    ahead = (
+        coming.foresee(came, seen, traffic, now_unix_s=now_unix_s, startup_s=_startup_s(view))
+        if forecast
+        else Unknown("no forecast was asked for")
+    )
+    needed = _needs(view, facts, seen, traffic, ahead, now_unix_s=now_unix_s)
     decided = wanted.decide(
         facts,
         view.spec.scaling,
@@ -57,12 +66,19 @@ def step(view: ClusterView, memory: SizingMemory, *, now_unix_s: float) -> Sizin
     idle_now = idle.follow(view, memory.idle, uids=drained, now_unix_s=now_unix_s)
     actions, draining = _act(view, facts, decided.counts, idle_now, now_unix_s=now_unix_s)
     plan = planning.plan(
-        view, facts, seen, wanted=decided.counts, need=needed.now, bound=decided.bound, now_unix_s=now_unix_s
+        view,
+        facts,
+        seen,
+        ahead=ahead,
+        wanted=decided.counts,
+        need=needed.now,
+        bound=decided.bound,
+        now_unix_s=now_unix_s,
     )
     return SizingResult(
         actions=actions,
         plan=plan,
-        memory=SizingMemory(lower=decided.lower, idle=idle_now, shape=shape, traffic=traffic),
+        memory=SizingMemory(lower=decided.lower, idle=idle_now, shape=shape, traffic=traffic, coming=came),
         summary=planning.summary(plan),
         next_step_s=DRAIN_PERIOD_S if draining else PERIOD_S,
     )
@@ -75,14 +91,29 @@ class _Needs:
 
 
 def _needs(
-    view: ClusterView, facts: tuple[PoolFacts, ...], seen: Demand | Unknown, traffic: Traffic, *, now_unix_s: float
+    view: ClusterView,
+    facts: tuple[PoolFacts, ...],
+    seen: Demand | Unknown,
+    traffic: Traffic,
+    ahead: Coming | Unknown,
+    *,
+    now_unix_s: float,
 ) -> _Needs:
     """What must be sustained: nothing that is known of, on an unknown demand, and then nothing goes down."""
     if isinstance(seen, Unknown):
         return _Needs(now=Need.nothing(), lasting=None)
     itl_s = min(objectives.by_percentile(view.spec.objectives.itl).values())
     tokens = backlog.expected_tokens(view, facts, seen, traffic, now_unix_s=now_unix_s)
-    return _Needs(now=need.now(seen, traffic, itl_s=itl_s, backlog_tokens=tokens), lasting=need.arriving(seen, traffic))
+    now, lasting = need.now(seen, traffic, itl_s=itl_s, backlog_tokens=tokens), need.arriving(seen, traffic)
+    if not isinstance(ahead, Unknown):
+        now, lasting = now.at_least(ahead.need), lasting.at_least(ahead.need)
+    return _Needs(now=now, lasting=lasting)
+
+
+def _startup_s(view: ClusterView) -> float:
+    """What the slowest worker takes to start."""
+    known = (model.startup_s for model in view.models.values() if not isinstance(model, Unknown))
+    return max(known, default=0.0)
 
 
 def _act(

@@ -24,7 +24,7 @@ from tests.unit.sizing.problems import rates
 from tests.unit.swing.fleet import T0, Fleet, spec
 
 MODEL = profile.built_in("demo").model()
-FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 NO_LIMITS = Scaling()
 
 
@@ -224,7 +224,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(events=EVENTS, budget_before=st.integers(4, 14))
 def test_bounds_budgets_and_last_workers_hold_at_every_moment(
     events: list[tuple[str, int]], budget_before: int

@@ -78,7 +78,7 @@ def test_it_grows_at_once_and_shrinks_after_the_window() -> None:
     loop.run(LIGHT, 45)
     assert 4 <= loop.replicas["prefill"] <= high["prefill"], "only what a backlog needed may go before the window ends"
     assert 2 <= loop.replicas["decode"] <= high["decode"]
-    loop.run(LIGHT, 180)
+    loop.run(LIGHT, 270)
     assert loop.replicas == {"prefill": 1, "decode": 1}
     assert loop.fleet.lost == 0
     assert not loop.fleet.queue

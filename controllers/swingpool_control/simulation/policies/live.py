@@ -38,7 +38,9 @@ class Live:
     def round(self, board: Board, *, now_unix_s: float) -> None:
         """Size if it is due, swing."""
         if self._features.sizing and now_unix_s >= self._size_next_unix_s:
-            sized = sizing.step(board.view(self._status), self._sizing_memory, now_unix_s=now_unix_s)
+            sized = sizing.step(
+                board.view(self._status), self._sizing_memory, now_unix_s=now_unix_s, forecast=self._features.forecast
+            )
             self._sizing_memory = sized.memory
             self._size_next_unix_s = now_unix_s + sized.next_step_s
             board.act(sized.actions)

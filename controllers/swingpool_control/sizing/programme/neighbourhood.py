@@ -264,4 +264,4 @@ def _over(need: float, have: Reals) -> Reals:
     """Need over what is there; `STARVED` without anything."""
     if need <= 0:
         return np.zeros(have.shape)
-    return need / np.maximum(have, need / STARVED)
+    return need / np.maximum(have, max(need / STARVED, 1e-30))
