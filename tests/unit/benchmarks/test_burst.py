@@ -2,46 +2,37 @@
 
 import pytest
 
-from benchmarks.burst import HOUR_S, LASTS_S, bound, hours, recovered_s
+from benchmarks.burst import HOUR_S, LASTS_S, Burst, bound, hours
 from swingpool_control.engine.model import prefill_s
 from swingpool_control.engine.profile import built_in
-from swingpool_control.simulation.series import Window
+from swingpool_control.simulation.outcome import Outcome
 from swingpool_control.simulation.traffic import Arrival
 
 DEMO = built_in("demo").model()
 
 
-def window(from_s: float, ttft_p95_s: float | None, *, lost: int = 0) -> Window:
-    return Window(
-        from_s=from_s,
-        until_s=from_s + 5,
-        arrivals=10,
-        prompt_tokens=0,
-        output_tokens=0,
-        ended=10,
-        good=0,
-        lost=lost,
-        ttft_p50_s=None,
-        ttft_p95_s=ttft_p95_s,
-        ttft_p99_s=None,
-        ttft_largest_s=None,
-        itl_p50_s=None,
-        itl_p95_s=None,
-        itl_p99_s=None,
-        workers={},
-        pools={},
-        accelerators=0.0,
-        cost_per_hour=None,
-        waiting_requests=0.0,
-        waiting_prompt_tokens=0.0,
+def ended(at_s: float, ttft_s: float, *, result: str = "completed") -> Outcome:
+    return Outcome(
+        number=0, arrival=Arrival(at_s, 10, 5), first_s=at_s + ttft_s, end_s=at_s + ttft_s + 1, result=result
     )
 
 
-def test_recovery_is_after_the_last_late_window_of_the_burst() -> None:
-    found = (window(95, 9.0), window(100, 3.0), window(105, 0.1), window(110, 0.6), window(115, 0.4), window(205, 9.0))
-    assert recovered_s(found, (100.0, 200.0)) == 15.0
-    assert recovered_s((window(100, 0.1), window(105, None, lost=1)), (100.0, 200.0)) == 10.0
-    assert recovered_s((window(100, 0.1),), (100.0, 200.0)) == 0.0
+def test_the_objective_holds_again_when_all_but_a_few_who_come_from_then_on_are_in_time() -> None:
+    burst = Burst(100.0, 200.0)
+    for second in range(100):
+        burst(ended(100.0 + second, 9.0 if second < 40 else 0.1))
+    burst(ended(250.0, 9.0))
+    # Of the 63 requests from second 37 on three are late, which is less than one in twenty.
+    assert burst.recovered_s() == 37.0
+    assert burst.recovered_s(share=1.0) == 40.0
+
+
+def test_whoever_gets_no_answer_is_late() -> None:
+    burst = Burst(0.0, 100.0)
+    for second in range(100):
+        burst(ended(float(second), 0.1, result="failed" if second == 98 else "completed"))
+    assert burst.recovered_s(share=1.0) == 99.0
+    assert Burst(0.0, 100.0).recovered_s() == 100.0
 
 
 def test_the_bound_of_a_lone_request_is_its_own_prefill() -> None:
