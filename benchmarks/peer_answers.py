@@ -16,7 +16,8 @@ FILE = home().with_name(f"answers-{home().name}.jsonl")
 class Answers:
     """Answers to requests of the bridge, from memory or from AIConfigurator."""
 
-    def __init__(self, file: Path = FILE) -> None:
+    def __init__(self, file: Path | None = None) -> None:
+        file = FILE if file is None else file
         self._file = file
         self._known: dict[str, dict[str, Any]] = {}
         self._peer: AIConfigurator | None = None

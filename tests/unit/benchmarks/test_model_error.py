@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import harness, model_error
+from benchmarks import harness, model_error, peer_answers
+from swingpool.aiconfigurator import client
 
 
 def test_what_has_no_data_is_skipped_and_said(
@@ -17,6 +18,8 @@ def test_what_has_no_data_is_skipped_and_said(
     (tmp_path / "splitwise").mkdir()
     (tmp_path / "splitwise" / "perf_model.csv").write_text("\n".join(lines) + "\n")
     monkeypatch.setattr(harness, "DATA", tmp_path)
+    monkeypatch.setattr(peer_answers, "FILE", tmp_path / "answers.jsonl")
+    monkeypatch.setenv(client.VARIABLE, str(tmp_path / "no python"))
     assert harness.main("model_error", model_error.measure, takes="", argv=["--quick"]) == 0
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert [bar["name"] for bar in result["bars"]] == [
@@ -24,5 +27,5 @@ def test_what_has_no_data_is_skipped_and_said(
         "splitwise_decode_median_error",
     ]
     assert result["holds"] is True
-    assert len(result["skipped"]) == 2
+    assert len(result["skipped"]) == 3
     assert "mixed_steps" in result["figures"]
