@@ -120,13 +120,13 @@ def measure(run: Run) -> None:
         every = Every(asked) if _plans(asked) <= MOST_PLANS else None
         if every is None:
             continue
-        done += 1
         kept = every.kept()
         answer = solve(asked)
         if not kept.any():
             without += 1
             unlike += answer.feasible
             continue
+        done += 1
         if not answer.feasible:
             unlike += 1
             continue
