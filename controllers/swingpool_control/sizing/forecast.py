@@ -19,6 +19,8 @@ _FEWEST = 8
 """Closed steps that a fit stands on at least."""
 _STALE_S = 600.0
 """After so long without a tick nothing is foretold."""
+_SET_BACK_S = 3600.0
+"""A rate that is older than the last by more than this comes from a clock that was set back."""
 _EARLY_STEPS = 1
 """Steps by which what recurs may come earlier than before."""
 _BURST = 1.2
@@ -98,7 +100,7 @@ class Forecast:
 
 
 def follow(memory: ForecastMemory, rate: Figure, *, now_unix_s: float) -> ForecastMemory:
-    """Return the memory after one more look; an unknown rate changes nothing but the clock.
+    """Return the memory after one more look; an unknown rate, or one that comes late, changes nothing.
 
     Args:
         memory: as it was.
@@ -107,9 +109,14 @@ def follow(memory: ForecastMemory, rate: Figure, *, now_unix_s: float) -> Foreca
     """
     if isinstance(rate, Unknown) or not math.isfinite(rate) or rate < 0:
         return memory
+    ticks = memory.history.ticks
+    if ticks and now_unix_s < ticks[-1][0] - _SET_BACK_S:
+        memory = ForecastMemory()  # the clock was set back: what was seen lies at no time that is known
     history = memory.history.with_tick(rate, at_unix_s=now_unix_s)
+    if history is memory.history:
+        return memory
     fits = tuple(_carried(fit, history) for fit in memory.fits)
-    due = now_unix_s - memory.fitted_unix_s >= REFIT_S or now_unix_s < memory.fitted_unix_s
+    due = now_unix_s - memory.fitted_unix_s >= REFIT_S
     if not due or len(history.fine.values) < _FEWEST:
         return ForecastMemory(history=history, fits=fits, fitted_unix_s=memory.fitted_unix_s)
     # Its library takes a second to import, which nobody shall wait for who does not forecast.
