@@ -39,8 +39,9 @@ def name_of(model: str, product: str) -> str:
 
 def first_principles(model: str, product: str, size: int, weight_bytes: float) -> StepCost | None:
     """Return the roofline's coefficients, or None if the model's shape or the accelerator is not known."""
+    full = re.sub(r"-fp8.*$", "", model, flags=re.IGNORECASE)  # the same arithmetic in fewer bits
     try:
-        shape, accelerator = facts.shape(model), facts.accelerator(product)
+        shape, accelerator = facts.shape(full), facts.accelerator(product)
     except ProfileError:
         return None
     return roofline.step_cost(shape, accelerator, tensor_parallel_size=size, weight_bytes=weight_bytes)

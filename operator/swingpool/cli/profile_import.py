@@ -87,7 +87,7 @@ def command(
             assumed=tuple(assumed),
             basis="operator-tables",
             power=profile_file.power(products[0], tensor_parallel_size),
-            first_principles=profile_file.first_principles(model, system, tensor_parallel_size, weight_bytes),
+            first_principles=profile_file.first_principles(model, products[0], tensor_parallel_size, weight_bytes),
         )
         profile = fitted.profile(measured, described, rng=np.random.default_rng(seed))
     except (client.AIConfiguratorError, ValueError) as error:

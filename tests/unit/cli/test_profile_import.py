@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from swingpool.aiconfigurator import client
+from swingpool.cli import profile_file
 from swingpool.cli.profile import command
 from swingpool_control.engine.profile import parse
 from tests.unit.aiconfigurator.test_points import answer
@@ -64,3 +65,11 @@ def test_without_aiconfigurator_it_says_how_to_get_it(tmp_path: Path, monkeypatc
     result = run("-o", str(tmp_path / "profile.json"))
     assert result.exit_code == 1
     assert "AIConfigurator is not installed" in result.output
+
+
+def test_first_principles_are_found_by_what_a_quantised_model_comes_from() -> None:
+    full = profile_file.first_principles("Qwen/Qwen3-32B", "NVIDIA-H200", 2, 1.0)
+    assert full is not None
+    assert profile_file.first_principles("Qwen/Qwen3-32B-FP8", "NVIDIA-H200", 2, 1.0) == full
+    assert profile_file.first_principles("Qwen/Qwen3-32B-FP8", "NVIDIA-H300", 2, 1.0) is None
+    assert profile_file.first_principles("org/unheard-of", "NVIDIA-H200", 2, 1.0) is None
