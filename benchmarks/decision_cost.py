@@ -26,7 +26,7 @@ from swingpool_control.placement.ticket import Ticket
 PROFILE = "llama-3.1-8b-fp8-h200"
 LIMITS = {100: 100e-6, 2_000: 1e-3}
 LOAD = 0.85
-BLOCK_TOKENS = 256
+BLOCK_TOKENS = 512
 PROMPTS_PER_S = 45.0
 """What one prefill worker computes, about."""
 GROUPS = 200

@@ -16,7 +16,7 @@ from swingpool_control.placement.waiting import Waiting
 
 _LOOK_AT = 4
 """Workers, the first by rank, that are compared for one request."""
-_SPREAD_OVER = 64
+_SPREAD_OVER = 32
 """Workers over which what waits is spread in thought."""
 _PATIENCE_S = 1.0
 """How long prompts wait for prefill workers that have failed before decode workers compute them."""

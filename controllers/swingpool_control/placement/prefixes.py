@@ -35,16 +35,22 @@ class Prefixes:
         """
         if not hashes:
             return
-        mine = self._blocks.setdefault(worker, OrderedDict())
+        mine = self._blocks.get(worker)
+        if mine is None:
+            mine = self._blocks[worker] = OrderedDict()
         until_s = now_s + self._ttl_s
+        known = self._holders
         for block in reversed(hashes):  # the tail is lost before the head
-            holders = self._holders.get(block)
+            holders = known.get(block)
             if holders is None:
-                self._holders[block] = {worker: until_s}
+                known[block] = {worker: until_s}
+                mine[block] = None
+                continue
+            if worker in holders:
+                mine.move_to_end(block)
             else:
-                holders[worker] = until_s
-            mine[block] = None
-            mine.move_to_end(block)
+                mine[block] = None
+            holders[worker] = until_s
         while len(mine) > most_blocks:
             self._drop(worker, mine.popitem(last=False)[0])
 

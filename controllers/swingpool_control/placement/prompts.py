@@ -6,9 +6,9 @@ Hashes are this process's own and say nothing elsewhere.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-CHUNK_BYTES = 1024
+CHUNK_BYTES = 2048
 """Characters under one hash; the last, partial piece has none."""
-MOST_CHUNKS = 256
+MOST_CHUNKS = 128
 """Of a longer prompt only the beginning is looked at."""
 _TOKENS_AS_CHARACTERS = 4
 
