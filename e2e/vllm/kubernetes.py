@@ -6,6 +6,7 @@ would show nothing more.
 
 import asyncio
 import json
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from swingpool_control import names
 
 NAMESPACE, CLUSTER = "e2e-vllm", "tiny"
 START_S = 900.0
+_INSIDE = "/opt/real"
 PAUSE_S = 5.0
 LEAST_FLIPS = 2
 
@@ -81,7 +83,7 @@ def manifest(environment: VLLMEnvironment) -> str:
         "kind": "InferenceCluster",
         "metadata": {"name": CLUSTER},
         "spec": {
-            "model": {"name": MODEL, "source": str(environment.model), "maxLength": 2048},
+            "model": {"name": MODEL, "source": f"{_INSIDE}/model", "maxLength": 2048},
             "objectives": {"ttft": {"p95": "1500ms"}, "itl": {"p95": "150ms"}},
             "engine": {"version": "0.32", "maxRequestDuration": "60s", "kvTransfer": {"buffer": "Host"}},
             "profile": {"configMap": {"name": "tiny-cpu", "key": "profile.json"}},
@@ -116,9 +118,14 @@ def manifest(environment: VLLMEnvironment) -> str:
 
 
 def _pod_template(environment: VLLMEnvironment, *, interpreter: Path) -> dict[str, Any]:
-    mounted = {"vllm": environment.directory, "model": environment.model, "interpreter": interpreter}
+    mounted = {"vllm": environment.directory, "model": environment.model, "python": interpreter}
+    packages = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+    # Where a home directory is that only its owner may enter, the paths of the node would be closed to the pod's user.
+    inside = {name: f"{_INSIDE}/{name}" for name in mounted}
     variables = {
-        "PATH": f"{environment.directory}/bin:/usr/bin:/bin",
+        "PYTHONHOME": inside["python"],
+        "PYTHONPATH": f"{inside['vllm']}/{packages}",
+        "LD_LIBRARY_PATH": f"{inside['python']}/lib",
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "OMP_NUM_THREADS": "1",
@@ -135,12 +142,12 @@ def _pod_template(environment: VLLMEnvironment, *, interpreter: Path) -> dict[st
             "containers": [
                 {
                     "name": names.CONTAINER_WORKER,
-                    "command": [str(environment.python), "-m", "vllm.entrypoints.openai.api_server"],
+                    "command": [f"{inside['python']}/bin/python3", "-m", "vllm.entrypoints.openai.api_server"],
                     # Without a request it would get what all others leave, which on a busy machine is nothing.
                     "resources": {"requests": {"cpu": "600m"}},
                     "env": [{"name": name, "value": value} for name, value in variables.items()],
                     "volumeMounts": [
-                        {"name": name, "mountPath": str(path), "readOnly": True} for name, path in mounted.items()
+                        {"name": name, "mountPath": path, "readOnly": True} for name, path in inside.items()
                     ],
                 }
             ],
