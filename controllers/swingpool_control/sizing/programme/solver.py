@@ -18,6 +18,9 @@ ROUNDING = 2e-6
 LOOKS = 40
 """How often the quick search looks at neighbours."""
 
+STARTS = ((0.0, LOOKS), (0.3, 2 * LOOKS), (-0.3, 2 * LOOKS))
+"""Where it starts, until a plan is found: how far above the relaxed plan, and for how many looks."""
+
 EXACT_PLACES = 12
 """Up to so many places, pools times roles, the exact search is quick too."""
 
@@ -117,9 +120,13 @@ def _quickly(
 ) -> tuple[dict[tuple[str, str], int], float] | None:
     """A plan near the relaxed one, with how far from the best it may be; None if the search found none."""
     near = Neighbourhood(problem)
-    start = {key: relaxed.values[column] for key, column in stated.workers.items()}
-    found = search.improve(near, start, prices=_prices(near, stated, relaxed), looks=LOOKS)
-    if found is None or found.missed > 0 or not shares.are_carried(problem, found.serving):
+    prices = _prices(near, stated, relaxed)
+    for above, looks in STARTS:
+        start = {key: relaxed.values[column] + above for key, column in stated.workers.items()}
+        found = search.improve(near, start, prices=prices, looks=looks)
+        if found is not None and found.missed <= 0 and shares.are_carried(problem, found.serving):
+            break
+    else:
         return _exactly(problem, stated)
     best = relaxed.objective + near.fixed
     return found.serving, max(0.0, 1 - best / found.objective) if found.objective > 0 else 0.0
