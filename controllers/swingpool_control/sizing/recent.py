@@ -22,6 +22,7 @@ _SLICE_S = 10.0
 _RENEWED_S = 10.0
 """How often the sketch is made anew."""
 _FEWEST_GAPS = 50
+_FEWEST_IN_SLICE = 10
 _FEWEST_ANSWERS = 10
 
 Cells = dict[int, list[float]]
@@ -74,14 +75,16 @@ class Recent:
         return self._made
 
     def arrival_scv(self, *, now_s: float) -> Figure:
-        """Return the squared coefficient of variation of the times between arrivals; 1 is Poisson."""
+        """Return the squared coefficient of variation of the times between arrivals; 1 is Poisson.
+
+        It is taken within slices, so that a rate that changes from one to the next is not taken for bursts.
+        """
         self._drop(now_s)
-        count = sum(part.gaps for part in self._slices)
+        parts = [part for part in self._slices if part.gaps >= _FEWEST_IN_SLICE and part.total_s > 0]
+        count = sum(part.gaps for part in parts)
         if count < _FEWEST_GAPS:
-            return Unknown(f"fewer than {_FEWEST_GAPS} requests within {self._window_s:g} s")
-        mean_s = sum(part.total_s for part in self._slices) / count
-        square_s2 = sum(part.square_s2 for part in self._slices) / count
-        return max(0.0, square_s2 / (mean_s * mean_s) - 1.0) if mean_s > 0 else Unknown("all requests came at once")
+            return Unknown(f"too few requests within {self._window_s:g} s to tell how bursty they are")
+        return sum(part.gaps * _scv(part) for part in parts) / count
 
     def _open(self, now_s: float) -> _Slice:
         if not self._slices or now_s >= self._slices[-1].since_s + _SLICE_S:
@@ -102,6 +105,11 @@ class Recent:
         if sum(count for _, count in outputs) < _FEWEST_ANSWERS:
             return Unknown(f"fewer than {_FEWEST_ANSWERS} answers ended within {self._window_s:g} s")
         return independent(prompts, outputs)
+
+
+def _scv(part: _Slice) -> float:
+    mean_s = part.total_s / part.gaps
+    return max(0.0, part.square_s2 / part.gaps / (mean_s * mean_s) - 1.0) * part.gaps / (part.gaps - 1)
 
 
 def _count(cells: Cells, tokens: float, count: float, per_octave: int) -> None:

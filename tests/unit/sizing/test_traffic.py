@@ -84,3 +84,15 @@ def test_even_arrivals_are_not_bursty() -> None:
     for number in range(100):
         recent.arrived(10, now_s=0.5 * number)
     assert recent.arrival_scv(now_s=50.0) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_rate_that_changes_is_no_burst() -> None:
+    recent = Recent()
+    now_s = 0.0
+    for gap_s in (0.5, 0.05):
+        for _ in range(round(40 / gap_s)):
+            now_s += gap_s
+            recent.arrived(10, now_s=now_s)
+    scv = recent.arrival_scv(now_s=now_s)
+    assert isinstance(scv, float)
+    assert scv < 0.5
