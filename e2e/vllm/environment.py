@@ -5,6 +5,7 @@ and by the interpreter, so that it is made anew when one of them changes and nev
 """
 
 import hashlib
+import os
 import platform
 import subprocess
 import sys
@@ -20,6 +21,8 @@ _HERE = Path(__file__).parent
 REQUIREMENTS = _HERE / "requirements.lock"
 MODEL_SCRIPT = _HERE / "tiny_model.py"
 _COMPLETE = ".complete"
+LIBRARIES = "lent"
+"""Folder of the environment with libraries that the machine may lack; for LD_LIBRARY_PATH."""
 _NEEDED = ("Linux", "x86_64")
 _POLLING = ("agent_config.pthrDelay = 0", "agent_config.pthrDelay = 1000")
 """Microseconds between two looks of NIXL's progress thread."""
@@ -99,6 +102,7 @@ def _install(directory: Path, progress: Progress) -> None:
         "installing vLLM",
     )
     _pause_polling(directory)
+    _lend_libnuma(directory)
     (directory / _COMPLETE).touch()
     progress(f"installed vLLM in {time.monotonic() - begin_s:.0f} s")
 
@@ -117,6 +121,17 @@ def _pause_polling(directory: Path) -> None:
         changed += _POLLING[0] in text
     if not changed:
         raise EnvironmentError(f"{_POLLING[0]!r} is in no nixl_cu*/_api.py: look how this version of NIXL sets it")
+
+
+def _lend_libnuma(directory: Path) -> None:
+    """Put a libnuma where vLLM's CPU build can find it: not every machine has one, and NIXL brings its own."""
+    brought = next(iter(sorted(directory.glob("lib/python*/site-packages/nixl_cu*.libs/libnuma-*.so*"))), None)
+    if brought is None:
+        raise EnvironmentError("NIXL brings no libnuma any more: install libnuma1 and take this step out")
+    lent = directory / LIBRARIES / "libnuma.so.1"
+    lent.parent.mkdir(exist_ok=True)
+    lent.unlink(missing_ok=True)
+    lent.symlink_to(os.path.relpath(brought, lent.parent))
 
 
 def _make_model(place: VLLMEnvironment, model: str, progress: Progress) -> None:

@@ -20,7 +20,7 @@ from e2e.system.install import System
 from e2e.system.router import wait_serving
 from e2e.system.waiting import wait_until
 from e2e.vllm.asking import Answered, Asked, at_once, at_rate, drawn, prompt_tokens_by_source, reset_prefix_cache
-from e2e.vllm.environment import VLLMEnvironment
+from e2e.vllm.environment import LIBRARIES, VLLMEnvironment
 from e2e.vllm.finding import Finding
 from e2e.vllm.server import BLOCK_TOKENS, MODEL
 from e2e.vllm.stand import client
@@ -125,7 +125,7 @@ def _pod_template(environment: VLLMEnvironment, *, interpreter: Path) -> dict[st
     variables = {
         "PYTHONHOME": inside["python"],
         "PYTHONPATH": f"{inside['vllm']}/{packages}",
-        "LD_LIBRARY_PATH": f"{inside['python']}/lib",
+        "LD_LIBRARY_PATH": f"{inside['python']}/lib:{inside['vllm']}/{LIBRARIES}",
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "OMP_NUM_THREADS": "1",

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx2
 
-from e2e.vllm.environment import VLLMEnvironment
+from e2e.vllm.environment import LIBRARIES, VLLMEnvironment
 
 MODEL = "tiny"
 START_S = 600.0
@@ -153,6 +153,7 @@ class VLLMServer:
         return {
             "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
             "VLLM_NIXL_SIDE_CHANNEL_PORT": str(self.side_port),
+            "LD_LIBRARY_PATH": f"{self._environment.directory / LIBRARIES}:{os.environ.get('LD_LIBRARY_PATH', '')}",
             "VLLM_CPU_KVCACHE_SPACE": "1",
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # else the CPU build takes two processes whatever is asked for
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
