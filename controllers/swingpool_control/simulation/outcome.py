@@ -24,6 +24,18 @@ class Outcome:
         self.end_s = end_s
         self.result = result
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Outcome) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        return f"Outcome{self._values()}"
+
+    def _values(self) -> tuple[int, Arrival, float | None, float, str]:
+        return self.number, self.arrival, self.first_s, self.end_s, self.result
+
     @property
     def ttft_s(self) -> float | None:
         """Time to first token."""
