@@ -138,6 +138,8 @@ def _make_model(place: VLLMEnvironment, model: str, progress: Progress) -> None:
     progress(f"making the {model} model")
     place.model.mkdir(parents=True, exist_ok=True)
     _run([str(place.python), str(MODEL_SCRIPT), str(place.model), model], f"making the {model} model")
+    for file in place.model.iterdir():
+        file.chmod(0o644)  # pods read it as another user
     (place.model / _COMPLETE).touch()
 
 
