@@ -51,9 +51,7 @@ class Asked:
     """What is asked of both roles by one observation, beside what workers hold."""
 
     prompt_tokens_per_s: float
-    """Prompt tokens that arrive and must be computed by prefill workers."""
-    deflected_tokens_per_s: float
-    """Prompt tokens that decode workers compute beside their own work."""
+    """Prompt tokens that arrive and must be computed; also those that decode workers compute while prefill is short."""
     queued_tokens: float
     """Prompt tokens that wait in the router for whichever worker is free first."""
     output_tokens_per_s: float
@@ -98,8 +96,6 @@ def prefill_load(seats: Sequence[Seat], asked: Asked) -> float:
 def decode_load(seats: Sequence[Seat], asked: Asked) -> float:
     """Return the greatest of tokens, sequences and KV cache asked over what the workers do within the objectives.
 
-    The time in which they compute deflected prompts is added: less is left for their own work.
-
     What a worker holds that leaves the role stays work of the role: it is generated to its end, wherever.
     """
     coming = asked.sequences + HORIZON_S * asked.growth_per_s
@@ -108,9 +104,7 @@ def decode_load(seats: Sequence[Seat], asked: Asked) -> float:
         return STARVED if coming + asked.output_tokens_per_s > 0 else 0.0
     rate = sum(seat.capacity.decode_tokens_per_s for seat in seats)
     room = sum(seat.capacity.kv_tokens for seat in seats)
-    deflected = asked.deflected_tokens_per_s / max(sum(seat.capacity.prefill_tokens_per_s for seat in seats), 1e-9)
-    own = max(asked.output_tokens_per_s / max(rate, 1e-9), coming / able, asked.kv_tokens / max(room, 1e-9))
-    return own + deflected
+    return max(asked.output_tokens_per_s / max(rate, 1e-9), coming / able, asked.kv_tokens / max(room, 1e-9))
 
 
 def counted_sequences(seats: Sequence[Seat]) -> float:

@@ -159,10 +159,8 @@ def _asked(
     generated = sum(min(seat.tokens_per_s, seat.capacity.decode_tokens_per_s * HOT) for seat in decoders)
     # While the load turns, the lengths of answers are still those of what is over.
     wanted = 0.0 if arriving.turned else arriving.requests_per_s * now.shape.osl_tokens
-    computed = arriving.prompt_tokens_per_s * (1.0 - cached)
     return Asked(
-        prompt_tokens_per_s=computed * (1.0 - arriving.deflected_share),
-        deflected_tokens_per_s=computed * arriving.deflected_share,
+        prompt_tokens_per_s=arriving.prompt_tokens_per_s * (1.0 - cached),
         queued_tokens=max(0.0, now.pending_tokens - bound),
         output_tokens_per_s=max(generated, wanted),
         sequences=counted_sequences(decoders),

@@ -30,8 +30,6 @@ class Totals:
     picker: str
     requests: float
     prompt_tokens: float
-    deflected_tokens: float
-    """Of these; 0 where the router does not tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +40,6 @@ class Arriving:
     prompt_tokens_per_s: float
     turned: bool
     """Whether it has just turned: means over the window are then of another load."""
-    deflected_share: float = 0.0
-    """Share of prompt tokens that decode workers were given to compute in the last seconds, 0-1."""
 
 
 def follow(totals: tuple[Totals, ...], router: RouterObservation) -> tuple[Totals, ...]:
@@ -56,14 +52,7 @@ def follow(totals: tuple[Totals, ...], router: RouterObservation) -> tuple[Total
     requests, tokens = router.arrived_requests, router.arrived_prompt_tokens
     if isinstance(requests, Unknown) or isinstance(tokens, Unknown):
         return ()
-    deflected = router.deflected_prompt_tokens
-    newest = Totals(
-        at_unix_s=router.at_unix_s,
-        picker=router.picker,
-        requests=requests,
-        prompt_tokens=tokens,
-        deflected_tokens=0.0 if isinstance(deflected, Unknown) else deflected,
-    )
+    newest = Totals(at_unix_s=router.at_unix_s, picker=router.picker, requests=requests, prompt_tokens=tokens)
     if totals and newest.at_unix_s <= totals[-1].at_unix_s:
         return totals
     if totals and (totals[-1].picker != newest.picker or totals[-1].requests > newest.requests):
@@ -83,7 +72,6 @@ def arriving(
         prompt_tokens_per_s: over the router's window.
         spread: variance over squared mean of what arrives in a time, times the requests in it (`spread`).
     """
-    share = _deflected_share(totals)
     for before in reversed(totals[:-1]):
         past_s = totals[-1].at_unix_s - before.at_unix_s
         if past_s < LEAST_S:
@@ -92,17 +80,8 @@ def arriving(
         tokens = max(0.0, totals[-1].prompt_tokens - before.prompt_tokens) / past_s
         chance = CERTAIN * math.sqrt(spread / max(1.0, max(requests, requests_per_s) * past_s))
         if abs(tokens - prompt_tokens_per_s) > chance * max(tokens, prompt_tokens_per_s):
-            return Arriving(requests_per_s=requests, prompt_tokens_per_s=tokens, turned=True, deflected_share=share)
-    return Arriving(
-        requests_per_s=requests_per_s, prompt_tokens_per_s=prompt_tokens_per_s, turned=False, deflected_share=share
-    )
-
-
-def _deflected_share(totals: tuple[Totals, ...]) -> float:
-    arrived = totals[-1].prompt_tokens - totals[0].prompt_tokens if totals else 0.0
-    if arrived <= 0:
-        return 0.0
-    return min(1.0, max(0.0, (totals[-1].deflected_tokens - totals[0].deflected_tokens) / arrived))
+            return Arriving(requests_per_s=requests, prompt_tokens_per_s=tokens, turned=True)
+    return Arriving(requests_per_s=requests_per_s, prompt_tokens_per_s=prompt_tokens_per_s, turned=False)
 
 
 def spread(router: RouterObservation) -> float:

@@ -26,7 +26,6 @@ ABLE = Capacity(
 )
 NOTHING = Asked(
     prompt_tokens_per_s=0.0,
-    deflected_tokens_per_s=0.0,
     queued_tokens=0.0,
     output_tokens_per_s=0.0,
     sequences=0.0,
@@ -62,7 +61,6 @@ SEATS = st.lists(
 ASKED = st.builds(
     Asked,
     prompt_tokens_per_s=st.floats(0, 60_000),
-    deflected_tokens_per_s=st.floats(0, 5000),
     queued_tokens=st.floats(0, 100_000),
     output_tokens_per_s=st.floats(0, 8000),
     sequences=st.floats(0, 400),
@@ -73,7 +71,7 @@ ASKED = st.builds(
 )
 MORE = {
     PREFILL: ("prompt_tokens_per_s", "queued_tokens"),
-    DECODE: ("output_tokens_per_s", "sequences", "kv_tokens", "growth_per_s", "deflected_tokens_per_s"),
+    DECODE: ("output_tokens_per_s", "sequences", "kv_tokens", "growth_per_s"),
 }
 
 
