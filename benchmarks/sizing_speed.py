@@ -36,15 +36,16 @@ def measure(run: Run) -> None:
             gaps.append(answer.gap)
         if number % 50 == 0:
             run.say(f"{number} of {count}: median {statistics.median(wall_ms):.1f} ms on the wall")
-    dearer = [_dearer(one) for one in asked[: 0 if run.quick else 12]]
+    dearer = [share for one in asked[: 0 if run.quick else 12] if (share := _dearer(one)) is not None]
     run.figures |= {
         "problems": count,
         "problems_with_a_plan": feasible,
         "wall_ms": _percentiles(wall_ms),
         "own_ms": _percentiles(own_ms),
         "proved_gap": _percentiles(gaps),
-        "dearer_than_the_best": _percentiles([value for value in dearer if value is not None]),
     }
+    if dearer:
+        run.figures["dearer_than_the_best"] = _percentiles(dearer)
     run.say(f"wall {run.figures['wall_ms']} ms, the process's own {run.figures['own_ms']} ms")
     run.at_most("p99 on the wall, ms", _percentiles(wall_ms)["p99"], 50.0)
 
