@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from random import Random
 
@@ -42,10 +43,11 @@ def demo_load() -> list[Arrival]:
 def test_the_demo_flips_as_it_does_live(demo_spec: InferenceClusterSpec, demo_load: list[Arrival]) -> None:
     ours, _ = simulate(demo_spec, demo_load, OURS)
     static, _ = simulate(demo_spec, demo_load)
-    # Two swing workers take the other role at each of the four turns of the load.
-    assert [flip.to_role for flip in ours.flips] == 2 * (2 * ["prefill"] + 2 * ["decode"])
+    # One or both swing workers take the other role at each of the four turns of the load.
+    assert [role for role, _ in groupby(flip.to_role for flip in ours.flips)] == 2 * ["prefill", "decode"]
     assert all(flip.outcome == "Serving" for flip in ours.flips)
-    assert (ours.flips_to_prefill, ours.flips_to_decode) == (4, 4)
+    assert ours.flips_to_prefill == ours.flips_to_decode
+    assert ours.flips_to_prefill + ours.flips_to_decode == len(ours.flips)
     assert not static.flips
     assert ours.attainment is not None
     assert static.attainment is not None
