@@ -12,7 +12,7 @@ from swingpool_control.placement.account import Account, Leg
 from swingpool_control.placement.roster import Roster
 from swingpool_control.placement.settings import PlacementSettings, RequestClass
 from swingpool_control.placement.ticket import Ticket
-from swingpool_control.placement.waiting import Waiting
+from swingpool_control.placement.waiting import Waiting, has_room
 
 _LOOK_AT = 4
 """Workers, the first by rank, that are compared for one request."""
@@ -390,16 +390,3 @@ class Dispatcher:
             for account in self._waiting.held.accounts():
                 if now_s < account.opens_s < self.next_s:
                     self.next_s = account.opens_s
-
-
-def has_room(account: Account, ticket: Ticket, share_s: float) -> bool:
-    """Tell whether a prompt still belongs to a worker's next iteration, which has some already.
-
-    Args:
-        account: the worker.
-        ticket: the prompt.
-        share_s: what the worker gets of all that waits, in seconds beside an iteration's base.
-    """
-    if account.following.tokens + ticket.uncached > account.pace.budget:
-        return False
-    return account.following_s - account.pace.base_s + ticket.spread_s / 2 <= share_s

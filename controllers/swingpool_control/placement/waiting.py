@@ -107,3 +107,16 @@ class Waiting:
     def aged(self, ticket: Ticket, now_s: float) -> bool:
         """Tell whether a request has waited for the age of its class."""
         return now_s - ticket.arrived_s >= self.queue.class_of(ticket.kind).age_s
+
+
+def has_room(account: Account, ticket: Ticket, share_s: float) -> bool:
+    """Tell whether a prompt still belongs to a worker's next iteration, which has some already.
+
+    Args:
+        account: the worker.
+        ticket: the prompt.
+        share_s: what the worker gets of all that waits, in seconds beside an iteration's base.
+    """
+    if account.following.tokens + ticket.uncached > account.pace.budget:
+        return False
+    return account.following_s - account.pace.base_s + ticket.spread_s / 2 <= share_s
