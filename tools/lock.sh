@@ -7,5 +7,5 @@ compile() { # output, then what it holds
   .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
     --no-header --no-annotate --output-file "$out" "$@" pyproject.toml
 }
-compile requirements/runtime.lock --extra envoy --extra prometheus
-compile requirements/dev.lock --extra envoy --extra prometheus --group dev
+compile requirements/runtime.lock --extra envoy
+compile requirements/dev.lock --extra envoy --group dev
