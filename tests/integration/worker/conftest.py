@@ -23,7 +23,9 @@ def worker_urls() -> Iterator[tuple[str, str]]:
         yield given, os.environ.get("SWINGPOOL_WORKER_URL_2", given)
         return
     with ExitStack() as stack:
-        processes = [WorkerProcess("--max-model-len", "8192", policy="recompute", lease_s=6, wait=False) for _ in range(2)]
+        processes = [
+            WorkerProcess("--max-model-len", "8192", policy="recompute", lease_s=6, wait=False) for _ in range(2)
+        ]
         for process in processes:
             stack.enter_context(process)
         for process in processes:
