@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -88,7 +89,9 @@ class AIConfigurator:
             process.wait()
         for stream in (process.stdin, process.stdout):
             if stream is not None and not stream.closed:
-                stream.close()
+                # What could not be written any more is written again on closing, in vain.
+                with suppress(BrokenPipeError):
+                    stream.close()
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to a request of the bridge.

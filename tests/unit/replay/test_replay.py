@@ -16,15 +16,19 @@ from swingpool_control.replay.decision import Recording, SwingDecision, differen
 from swingpool_control.sizing.traffic import lengths_of
 from tests.support.decisions import decisions
 
-FIGURES = st.floats(allow_nan=False) | st.text(max_size=20).map(Unknown)
+NUMBERS = st.floats(allow_nan=False)
+FIGURES = NUMBERS | st.text(max_size=20).map(Unknown)
 PERCENTILES = st.builds(Percentiles, p50=FIGURES, p90=FIGURES, p95=FIGURES, p99=FIGURES, count=st.integers(0, 10**9))
 WORKERS = st.builds(
     WorkerObservation,
+    role_since_unix_s=NUMBERS,
     **dict.fromkeys(("first_served_in_role_unix_s", "running", "waiting", "kv_usage", "scraped_unix_s"), FIGURES),
 )
 LENGTHS = st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e5)), min_size=1, max_size=5).map(lengths_of)
 OBSERVATIONS = st.builds(
     RouterObservation,
+    at_unix_s=NUMBERS,
+    window_s=NUMBERS,
     requests_per_s=FIGURES,
     prompt_tokens_per_s=FIGURES,
     mean_isl_tokens=FIGURES,
