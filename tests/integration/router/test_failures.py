@@ -8,6 +8,8 @@ import time
 import aiohttp
 import pytest
 
+from swingpool_control.placement.limits import NO_DEFLECTION
+from swingpool_control.placement.settings import PlacementSettings
 from tests.support.router_client import Answer, ask, chat, completion
 from tests.support.router_stand import QUEUE_TIMEOUT_S, Stand
 from tests.support.waiting import until_async
@@ -19,8 +21,9 @@ SLACK_S = 3.0
 """For a machine that is busy with other things; the bound itself is 3 s."""
 
 
-async def many(stand: Stand, session: aiohttp.ClientSession, count: int = 8) -> list[Answer]:
-    return await asyncio.gather(*(ask(session, stand.url, completion(f"{i} two three")) for i in range(count)))
+async def many(stand: Stand, session: aiohttp.ClientSession, count: int = 8, *, stream: bool = False) -> list[Answer]:
+    bodies = (completion(f"{i} two three", stream=stream) for i in range(count))
+    return await asyncio.gather(*(ask(session, stand.url, body) for body in bodies))
 
 
 async def out(stand: Stand, session: aiohttp.ClientSession, name: str) -> float:
@@ -45,14 +48,17 @@ async def test_prefill_worker_killed(stand: Stand, session: aiohttp.ClientSessio
 
 
 async def test_prefill_worker_answers_with_errors(stand: Stand, session: aiohttp.ClientSession) -> None:
+    # Not p0: who has just failed is asked last for a while.
     before = await stand.metric(session, "swingpool_router_prefill_retries_total")
-    await stand.fault(session, "p0", kind="error", status=500)
+    await stand.fault(session, "p1", kind="error", status=500)
+    await stand.limit(session, NO_DEFLECTION)  # else decode workers compute prompts as short as these
     try:
         answers = await many(stand, session)
         assert [answer.status for answer in answers] == [200] * 8
         assert await stand.metric(session, "swingpool_router_prefill_retries_total") > before
     finally:
-        await stand.fault(session, "p0")
+        await stand.limit(session, PlacementSettings().limits)
+        await stand.fault(session, "p1")
 
 
 async def test_decode_worker_killed_before_the_first_token(stand: Stand, session: aiohttp.ClientSession) -> None:
@@ -159,12 +165,13 @@ async def test_hung_prefill_worker_loses_its_legs(stand: Stand, session: aiohttp
 
 
 async def test_hung_decode_worker_gets_nothing_new(stand: Stand, session: aiohttp.ClientSession) -> None:
-    """What it holds waits until the liveness probe kills it, and is then served by another."""
+    """Streams that it does not acknowledge are served by another; whatever else it holds is, when it is killed."""
     stand.signal_worker("d0", signal.SIGSTOP)
+    streams = asyncio.create_task(many(stand, session, stream=True))
     held = asyncio.create_task(many(stand, session))
     assert await out(stand, session, "d0") < OUT_WITHIN_S + SLACK_S
     assert [answer.status for answer in await many(stand, session)] == [200] * 8
-    assert not held.done()
+    assert [answer.status for answer in await streams] == [200] * 8
     stand.signal_worker("d0", signal.SIGKILL)
     assert [answer.status for answer in await held] == [200] * 8
 
