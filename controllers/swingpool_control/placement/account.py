@@ -247,9 +247,8 @@ class Account:
         Among those that may, those that have nothing to do come first, the one that has had nothing for longest before
         the others.
         """
-        blocked_s = self.penalty_until_s
+        blocked_s = self.others_until_s if self.others_until_s > self.penalty_until_s else self.penalty_until_s
         if not self.prefills_in_flight:
-            blocked_s = self.others_until_s if self.others_until_s > blocked_s else blocked_s
             self.opens_s = blocked_s if blocked_s > self.free_s else self.free_s
             return self.opens_s if blocked_s > self.free_s else self.free_s - IDLE_FIRST_S
         pace = self.pace

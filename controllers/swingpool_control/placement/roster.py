@@ -66,6 +66,8 @@ class Roster:
         if self._accounts.get(account.worker) is not account:
             return
         if account.takes_prompts:
+            if account.decodes_in_flight:
+                account.foresee_steps()  # it may keep no more requests than it has room for
             self.openings.put(account, account.foresee_opening(self._settings.lead_s, self._settings.lead_share))
         elif account in self.openings:
             self.openings.drop(account)

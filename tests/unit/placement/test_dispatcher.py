@@ -351,6 +351,22 @@ def test_a_prefill_worker_keeps_a_request_when_decode_is_full() -> None:
     assert (sent.account.worker, sent.leg) == ("p0", None)
 
 
+def test_prefill_workers_share_what_they_keep() -> None:
+    found = cluster(2, 1, DEFLECTING)
+    for _ in range(2):  # legs under way must not hide what is kept
+        found.offer(1000)
+    found.accounts["d0"].reported(in_flight=None, kv_usage=0.99, now_s=0.0)
+    found.dispatcher.roster.rank(found.accounts["d0"])
+    for _ in range(40):
+        found.offer(1000)
+    kept = [sent.account.worker for _, sent in found.sent if sent.leg is None]
+    assert len(kept) <= 2, "the others wait until a worker is nearly free"
+    found.until(5.0)
+    kept = [sent.account.worker for _, sent in found.sent if sent.leg is None]
+    assert abs(kept.count("p0") - kept.count("p1")) <= 2
+    assert min(kept.count("p0"), kept.count("p1")) >= 5
+
+
 def test_what_is_withdrawn_leaves_nothing() -> None:
     found = cluster(1)
     found.offer(2000)
