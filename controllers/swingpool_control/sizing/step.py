@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from swingpool_control.actions import Action, EmitEvent, SetReplicas
+from swingpool_control.api.scaling import Scaling
 from swingpool_control.api.v1alpha1 import ReplicaMode, ScalingMode
 from swingpool_control.figures import Unknown
 from swingpool_control.sizing import (
+    asked,
     backlog,
     coming,
     demand,
@@ -18,6 +20,7 @@ from swingpool_control.sizing import (
     seen_traffic,
     wanted,
 )
+from swingpool_control.sizing.budget import Bound
 from swingpool_control.sizing.coming import Coming
 from swingpool_control.sizing.demand import DEFAULT_SHAPE, Demand
 from swingpool_control.sizing.memory import DRAIN_PERIOD_S, PERIOD_S, SizingMemory, SizingResult
@@ -71,8 +74,8 @@ def step(view: ClusterView, memory: SizingMemory, *, now_unix_s: float, forecast
         seen,
         ahead=ahead,
         wanted=decided.counts,
-        need=needed.now,
-        bound=decided.bound,
+        need=needed.present,
+        bound=_felt(decided, facts, needed, view.spec.scaling),
         now_unix_s=now_unix_s,
     )
     return SizingResult(
@@ -87,6 +90,9 @@ def step(view: ClusterView, memory: SizingMemory, *, now_unix_s: float, forecast
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Needs:
     now: Need
+    """With what is expected."""
+    present: Need
+    """Without."""
     lasting: Need | None
 
 
@@ -101,13 +107,21 @@ def _needs(
 ) -> _Needs:
     """What must be sustained: nothing that is known of, on an unknown demand, and then nothing goes down."""
     if isinstance(seen, Unknown):
-        return _Needs(now=Need.nothing(), lasting=None)
+        return _Needs(now=Need.nothing(), present=Need.nothing(), lasting=None)
     itl_s = min(objectives.by_percentile(view.spec.objectives.itl).values())
     tokens = backlog.expected_tokens(view, facts, seen, traffic, now_unix_s=now_unix_s)
     now, lasting = need.now(seen, traffic, itl_s=itl_s, backlog_tokens=tokens), need.arriving(seen, traffic)
-    if not isinstance(ahead, Unknown):
-        now, lasting = now.at_least(ahead.need), lasting.at_least(ahead.need)
-    return _Needs(now=now, lasting=lasting)
+    if isinstance(ahead, Unknown):
+        return _Needs(now=now, present=now, lasting=lasting)
+    return _Needs(now=now.at_least(ahead.need), present=now, lasting=lasting.at_least(ahead.need))
+
+
+def _felt(decided: wanted.Wanted, facts: tuple[PoolFacts, ...], needed: _Needs, scaling: Scaling) -> Bound | None:
+    """Return what kept the plan from more workers, if they are missed now: what may come is no reason for an alarm."""
+    if decided.bound is None or needed.present == needed.now:
+        return decided.bound
+    covered = wanted.covers(asked.as_is(facts, decided.counts, needed.present, scaling), decided.counts)
+    return None if covered else decided.bound
 
 
 def _startup_s(view: ClusterView) -> float:
