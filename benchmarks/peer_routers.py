@@ -4,68 +4,27 @@ Each sends every request to a prefill and a decode worker at once. Where a route
 and then, it gets them here without delay, which flatters it.
 """
 
-import math
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Sequence
 from random import Random
 
 from swingpool_control import names
 from swingpool_control.placement.account import Account, Leg
 from swingpool_control.placement.dispatcher import Assignment
-from swingpool_control.placement.limits import NO_DEFLECTION
 from swingpool_control.placement.ticket import Ticket
+from swingpool_control.simulation.at_once import FirstInLine
 
 
-class Peer:
+class Peer(FirstInLine):
     """What all of them share: they bind at once. A rule chooses among the workers of a role."""
 
     def __init__(self, seed: int = 0) -> None:
-        self.next_s = math.inf
-        self.limits = NO_DEFLECTION
+        super().__init__()
         self.random = Random(seed)
-        self._accounts: dict[str, Account] = {}
-        self._waiting: deque[Ticket] = deque()
 
     def choose(self, ticket: Ticket, workers: Sequence[Account]) -> Account:
         """Return the worker that a request goes to, of those of one role."""
         raise NotImplementedError
-
-    @property
-    def queued(self) -> int:
-        """Requests that wait."""
-        return len(self._waiting)
-
-    @property
-    def queued_tokens(self) -> int:
-        """Prompt tokens of those."""
-        return sum(ticket.tokens for ticket in self._waiting)
-
-    @property
-    def serving(self) -> bool:
-        """As in Placer."""
-        return not self._waiting
-
-    def oldest_wait_s(self, now_s: float) -> float:
-        """As in Placer."""
-        return now_s - self._waiting[0].arrived_s if self._waiting else 0.0
-
-    def changed(self, account: Account, *, role: str, in_rotation: bool) -> None:
-        """As in Placer."""
-        self._accounts[account.worker] = account
-        account.role, account.in_rotation = role, in_rotation
-
-    def removed(self, account: Account) -> None:
-        """As in Placer."""
-        self._accounts.pop(account.worker, None)
-
-    def offer(self, ticket: Ticket, now_s: float) -> None:
-        """As in Placer."""
-        self._waiting.append(ticket)
-
-    def withdraw(self, ticket: Ticket) -> None:
-        """As in Placer."""
-        if ticket in self._waiting:
-            self._waiting.remove(ticket)
 
     def dispatch(self, now_s: float) -> list[Assignment]:
         """As in Placer."""

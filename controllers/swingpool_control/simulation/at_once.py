@@ -12,17 +12,12 @@ from swingpool_control.placement.ticket import Ticket
 from swingpool_control.simulation.policies.interface import Placing
 
 
-class AtOnce:
-    """Every request goes to a worker as it comes, by a rule; it waits only while no worker is in rotation.
+class FirstInLine:
+    """Requests in the order of their arrival, and the workers that they wait for: common to all that bind at once."""
 
-    Args:
-        placing: the rule.
-    """
-
-    def __init__(self, placing: Placing) -> None:
+    def __init__(self) -> None:
         self.next_s = math.inf
         self.limits = NO_DEFLECTION
-        self._placing = placing
         self._accounts: dict[str, Account] = {}
         self._waiting: deque[Ticket] = deque()
 
@@ -62,6 +57,18 @@ class AtOnce:
         """Forget a request that waits."""
         if ticket in self._waiting:
             self._waiting.remove(ticket)
+
+
+class AtOnce(FirstInLine):
+    """Every request goes to a worker as it comes, by a rule; it waits only while no worker is in rotation.
+
+    Args:
+        placing: the rule.
+    """
+
+    def __init__(self, placing: Placing) -> None:
+        super().__init__()
+        self._placing = placing
 
     def dispatch(self, now_s: float) -> list[Assignment]:
         """Return what goes to workers now; all of it is accounted for as sent."""
