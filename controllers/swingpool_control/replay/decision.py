@@ -1,7 +1,7 @@
 """One decision of a loop with everything that it stood on, and the same decision made again."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from swingpool_control.replay.codec import CodecError, decode, encode
@@ -55,6 +55,16 @@ class Recording:
     """`namespace/name`."""
     version: str
     decisions: tuple[Decision, ...]
+
+
+def newest(recording: Recording, each: int) -> Recording:
+    """Return a recording with no more than the last `each` decisions of each loop."""
+    kept = [
+        decision
+        for loop in ("sizing", "swing")
+        for decision in [one for one in recording.decisions if one.loop == loop][-each:]
+    ]
+    return replace(recording, decisions=tuple(sorted(kept, key=lambda one: one.now_unix_s)))
 
 
 def write(recording: Recording) -> dict[str, Any]:

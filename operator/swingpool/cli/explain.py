@@ -9,9 +9,9 @@ from typing import Any
 import click
 from rich.console import Console
 
+from swingpool.cli.manager_options import manager_options
 from swingpool.explain import text
 from swingpool.explain.fetch import FetchError, ManagerPlace, connected
-from swingpool_control import names
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
 from swingpool_control.conditions.view import parse_status
 from swingpool_control.replay.codec import CodecError
@@ -22,20 +22,12 @@ DIFFERS = 1
 
 @click.command("explain")
 @click.argument("cluster", required=False)
-@click.option("-n", "--namespace", help="Namespace of the InferenceCluster. Default: the kubeconfig's.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path), default=None,
-              help="Default: the pod's ServiceAccount, $KUBECONFIG or ~/.kube/config.")  # fmt: skip
 @click.option("--record", "record", type=click.Path(dir_okay=False, path_type=Path), default=None,
               help="Write the manager's last decisions, with all that they stood on, into this file.")  # fmt: skip
 @click.option("--replay", "replay", type=click.Path(exists=True, dir_okay=False, path_type=Path), default=None,
               help="Make the decisions in this file again, offline, and tell whether they are the same.")  # fmt: skip
-@click.option("--manager-namespace", default="swingpool-system", show_default=True, help="Where the manager runs.")
-@click.option("--lease-name", default="swingpool", show_default=True,
-              help="Name of the managers' Lease; the chart gives it the release's.")  # fmt: skip
-@click.option("--manager-port", type=click.IntRange(1, 65535), default=names.PORT_MANAGER_METRICS, show_default=True,
-              help="Port of the manager's metrics and decisions.")  # fmt: skip
-@click.option("--manager-url", default="", help="Ask the manager at this address instead of through the API server.")
+@manager_options
 def command(
     *,
     cluster: str | None,

@@ -15,6 +15,7 @@ COMMANDS = {
     "picker": "Run the endpoint picker beside Envoy.",
     "plan": "Find the cheapest workers for a traffic, checked by simulation.",
     "simulate": "Simulate a cluster under a load, with the live decisions.",
+    "top": "Show workers, roles, queues and the last decisions, live.",
     "worker": "Run a simulated vLLM worker.",
 }
 """Command to its one-line help. Each is the click command `command` of the module `swingpool.cli.<command>`."""

@@ -50,11 +50,19 @@ class Cluster:
         found: dict[str, Any] = self._get(path, f"InferenceCluster {namespace}/{name}")
         return found
 
-    def decisions(self, namespace: str, name: str, manager: ManagerPlace) -> Any:
-        """Return the last decisions about an InferenceCluster as the manager wrote them."""
+    def decisions(self, namespace: str, name: str, manager: ManagerPlace, *, last: int | None = None) -> Any:
+        """Return the last decisions about an InferenceCluster as the manager wrote them.
+
+        Args:
+            namespace: of the InferenceCluster.
+            name: of the InferenceCluster.
+            manager: whom to ask.
+            last: how many of each loop; None: all that the manager keeps.
+        """
         what = f"the decisions about {namespace}/{name}"
+        asked = f"/decisions/{namespace}/{name}" + ("" if last is None else f"?last={last}")
         if manager.url:
-            return _json(httpx2.get(f"{manager.url}/decisions/{namespace}/{name}", timeout=TIMEOUT_S), what)
+            return _json(httpx2.get(f"{manager.url}{asked}", timeout=TIMEOUT_S), what)
         lease = self._get(
             f"/apis/coordination.k8s.io/v1/namespaces/{manager.namespace}/leases/{manager.lease}",
             f"the manager's Lease {manager.namespace}/{manager.lease}",
@@ -63,7 +71,7 @@ class Cluster:
         if not holder:
             raise FetchError("no manager leads: its Lease has no holder")
         path = f"/api/v1/namespaces/{manager.namespace}/pods/{holder}:{manager.port}/proxy"
-        return self._get(f"{path}/decisions/{namespace}/{name}", what)
+        return self._get(f"{path}{asked}", what)
 
     def _get(self, path: str, what: str) -> Any:
         return _json(self._client.get(path), what)

@@ -12,7 +12,7 @@ from aiohttp import web
 from prometheus_client import generate_latest
 
 from swingpool.manager.metrics import Metrics
-from swingpool_control.replay.decision import Recording, write
+from swingpool_control.replay.decision import Recording, newest, write
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -62,7 +62,7 @@ async def serve(
 ) -> list[web.AppRunner]:
     """Serve /healthz and /readyz on one port; /metrics, and /decisions/NAMESPACE/NAME, on another.
 
-    A probe that fails says why.
+    A probe that fails says why. /decisions?last=N leaves all but the last N of each loop away.
 
     Returns:
         what to clean up in the end.
@@ -85,6 +85,11 @@ async def serve(
         found = decisions(namespace, name)
         if found is None:
             return web.Response(text=f"nothing was decided here about {namespace}/{name}\n", status=404)
+        last = request.query.get("last", "")
+        if last and not (last.isascii() and last.isdigit() and int(last) > 0):
+            return web.Response(text=f"last: a whole number above zero, not {last!r}\n", status=400)
+        if last:
+            found = newest(found, int(last))
         return web.Response(body=await asyncio.to_thread(_written, found), content_type="application/json")
 
     probes, scrapes = web.Application(), web.Application()
