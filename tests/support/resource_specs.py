@@ -31,7 +31,15 @@ _FULL = {
         "modelCache": {"persistentVolumeClaim": "weights"},
         "maxRequestDuration": "90500ms",
     },
-    "router": {"builtIn": {"replicas": 3, "serviceType": "LoadBalancer"}},
+    "router": {
+        "builtIn": {
+            "replicas": 3,
+            "serviceType": "LoadBalancer",
+            "tls": {"secretName": "chat-certificate"},
+            "apiKeys": {"secretName": "chat-keys"},
+            "rateLimit": {"requestsPerSecond": "6", "burst": 30},
+        }
+    },
     "pools": [
         {
             "name": "prefill",

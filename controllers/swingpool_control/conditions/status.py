@@ -185,6 +185,7 @@ def _pool(view: ClusterView, pool: Pool, plan: Plan | None) -> PoolStatus:
         prefill=held.count(names.ROLE_PREFILL),
         decode=held.count(names.ROLE_DECODE),
         draining=held.count(names.ROLE_DRAINING),
+        asleep=state.asleep,
         unschedulable=sum(bool(worker.unschedulable) for worker in workers),
     )
 
@@ -202,4 +203,5 @@ def _roles(view: ClusterView) -> str:
 def _endpoint(view: ClusterView) -> str:
     if view.spec.router.type is RouterType.EXTERNAL:
         return ""
-    return f"http://{names.router(view.name)}.{view.namespace}.svc"
+    scheme = "https" if view.spec.router.built_in.tls else "http"
+    return f"{scheme}://{names.router(view.name)}.{view.namespace}.svc"

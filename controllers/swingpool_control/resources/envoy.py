@@ -6,6 +6,7 @@ client may not send, how Envoy's own errors read.
 """
 
 from swingpool_control import names
+from swingpool_control.resources.envoy_access import tls_socket
 from swingpool_control.resources.envoy_http import connection_manager
 from swingpool_control.resources.envoy_settings import (
     ACCESS_LOG,
@@ -98,9 +99,13 @@ def _listener(settings: EnvoySettings) -> Config:
         "filter_chains": [
             {
                 "filters": [
-                    {"name": "envoy.filters.network.http_connection_manager", "typed_config": connection_manager()}
+                    {
+                        "name": "envoy.filters.network.http_connection_manager",
+                        "typed_config": connection_manager(settings),
+                    }
                 ]
             }
+            | tls_socket(settings)
         ],
     }
 

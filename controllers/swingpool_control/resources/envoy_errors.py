@@ -1,8 +1,9 @@
 """Errors of Envoy's own, worded like the API's: a client needs one way to read errors, whoever they come from."""
 
-from swingpool_control.resources.envoy_settings import BUFFER_LIMIT_BYTES, Config
+from swingpool_control.resources.envoy_settings import BUFFER_LIMIT_BYTES, TYPE, Config
 
 _NO_PATH = "there is no such path; the API lives under /v1"
+_NO_KEY = "a valid API key is needed: Authorization: Bearer KEY"
 _LOCAL_ERRORS: tuple[tuple[tuple[str, ...], int, str], ...] = (
     (("OM",), 503, "the router is overloaded; try again later"),
     (("UH", "UF", "UC", "UR", "URX", "LH", "UO"), 503, "no worker could serve the request"),
@@ -18,6 +19,8 @@ def local_replies() -> Config:
     outside = {"header_filter": {"header": {"name": ":path", "string_match": {"prefix": "/v1/"}, "invert_match": True}}}
     mappers = [
         _mapper({"and_filter": {"filters": [_status_is(404), outside]}}, 404, _NO_PATH),
+        _mapper(_status_is(401), 401, _NO_KEY),
+        _mapper(_because("local_rate_limited"), 429, "too many requests; try again later"),
         _mapper(_status_is(413), 413, f"the body is larger than {BUFFER_LIMIT_BYTES} bytes"),
     ]
     for flags, status, message in _LOCAL_ERRORS:
@@ -40,6 +43,19 @@ def _mapper(when: Config, status: int, message: str) -> Config:
                 }
             },
         },
+    }
+
+
+def _because(detail: str) -> Config:
+    """Tell what a filter of Envoy's refused from what the picker refused with the same status."""
+    return {
+        "extension_filter": {
+            "name": "envoy.access_loggers.extension_filters.cel",
+            "typed_config": {
+                "@type": f"{TYPE}.extensions.access_loggers.filters.cel.v3.ExpressionFilter",
+                "expression": f"response.code_details == '{detail}'",
+            },
+        }
     }
 
 

@@ -1,6 +1,7 @@
 """How Envoy treats an HTTP request: what it strips, asks the picker, routes, retries and tells in the access log."""
 
 from swingpool_control import names
+from swingpool_control.resources.envoy_access import access_filters
 from swingpool_control.resources.envoy_errors import local_replies
 from swingpool_control.resources.envoy_settings import (
     ACCESS_LOG,
@@ -12,6 +13,7 @@ from swingpool_control.resources.envoy_settings import (
     TYPE,
     WORKERS_CLUSTER,
     Config,
+    EnvoySettings,
     picker_service,
     seconds,
 )
@@ -48,7 +50,7 @@ OTHERS_ARE_RETRIED_ON = (503,)
 """Of other requests nobody knows what a worker that answers 500 has done already."""
 
 
-def connection_manager() -> Config:
+def connection_manager(settings: EnvoySettings) -> Config:
     """Return the HTTP connection manager's configuration."""
     return {
         "@type": f"{TYPE}.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
@@ -70,7 +72,7 @@ def connection_manager() -> Config:
         # The first tokens of a long answer are told soon, not when it ends.
         "access_log_options": {"access_log_flush_interval": "0.5s"},
         "early_header_mutation_extensions": [_strip_hostile_headers()],
-        "http_filters": [_health_filter(), _ext_proc_filter(), _router_filter()],
+        "http_filters": [_health_filter(), *access_filters(settings), _ext_proc_filter(), _router_filter()],
         "local_reply_config": local_replies(),
         "route_config": {
             "name": "router",

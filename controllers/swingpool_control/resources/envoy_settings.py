@@ -29,6 +29,14 @@ TYPE = "type.googleapis.com/envoy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TenantLimit:
+    """How many requests one tenant may send through one Envoy."""
+
+    requests_per_s: float
+    burst: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EnvoySettings:
     """Where Envoy listens and whom it talks to; the defaults are those of the router pod."""
 
@@ -39,6 +47,11 @@ class EnvoySettings:
     picker_port: int = names.PORT_PICKER_GRPC
     admin_port: int = names.PORT_ENVOY_ADMIN
     eds_file: str = EDS_FILE
+    tls_sds_file: str = ""
+    """Names the certificate that clients see; empty for plain HTTP."""
+    api_keys_file: str = ""
+    """The keys that requests need, which the picker writes; empty if they need none."""
+    tenant_limit: TenantLimit | None = None
     heap_bytes: int = 1792 * 1024 * 1024
     """Most memory to use; new requests are refused a little below it. The pod's limit must be higher."""
 

@@ -3,7 +3,7 @@
 from swingpool_control.resources.metadata import Manifest
 
 
-def http_probe(*, path: str, port: str, period_s: int, timeout_s: int, failures: int) -> Manifest:
+def http_probe(*, path: str, port: str, period_s: int, timeout_s: int, failures: int, scheme: str = "HTTP") -> Manifest:
     """Return an HTTP probe.
 
     Args:
@@ -12,9 +12,10 @@ def http_probe(*, path: str, port: str, period_s: int, timeout_s: int, failures:
         period_s: seconds from one probe to the next.
         timeout_s: seconds that one may take.
         failures: failed probes in a row that count.
+        scheme: HTTP or HTTPS; no certificate is checked.
     """
     return {
-        "httpGet": {"path": path, "port": port, "scheme": "HTTP"},
+        "httpGet": {"path": path, "port": port, "scheme": scheme},
         "periodSeconds": period_s,
         "timeoutSeconds": timeout_s,
         "failureThreshold": failures,
@@ -31,7 +32,7 @@ def exec_probe(command: list[str], *, period_s: int, timeout_s: int, failures: i
     }
 
 
-def liveness(*, path: str, port: str, failures: int, stop_s: int) -> Manifest:
+def liveness(*, path: str, port: str, failures: int, stop_s: int, scheme: str = "HTTP") -> Manifest:
     """Return a liveness probe: asked every 10 s, with 5 s to answer.
 
     Args:
@@ -40,8 +41,9 @@ def liveness(*, path: str, port: str, failures: int, stop_s: int) -> Manifest:
         failures: failed probes in a row after which the container is restarted.
         stop_s: seconds that it has to end then. The pod's own grace period is made for requests that come to their end;
             in a container that does not answer they never will.
+        scheme: HTTP or HTTPS.
     """
-    probe = http_probe(path=path, port=port, period_s=10, timeout_s=5, failures=failures)
+    probe = http_probe(path=path, port=port, period_s=10, timeout_s=5, failures=failures, scheme=scheme)
     return probe | {"terminationGracePeriodSeconds": stop_s}
 
 

@@ -19,6 +19,8 @@ from swingpool_control.resources.envoy import (
     EnvoySettings,
     bootstrap,
 )
+from swingpool_control.resources.envoy_access import certificate
+from swingpool_control.resources.envoy_settings import TenantLimit
 from swingpool_control.resources.metadata import Manifest, Owner, disruption_budget, spread_over_nodes
 from swingpool_control.resources.probes import http_probe, liveness, sleep_before_stop
 from swingpool_control.resources.security import container_security_context, pod_security_context
@@ -31,7 +33,11 @@ CONFIG_DIRECTORY = "/etc/swingpool/envoy"
 BOOTSTRAP_KEY = "envoy.json"
 SPEC_KEY = "spec.json"
 """What of the cluster's spec the picker places requests by."""
+CERTIFICATE_KEY = "certificate.json"
 PROFILE_DIRECTORY = "/etc/swingpool/profile"
+TLS_DIRECTORY = "/etc/swingpool/tls"
+API_KEYS_DIRECTORY = "/etc/swingpool/api-keys"
+API_KEYS_FILE = f"{EDS_DIRECTORY}/api-keys.json"
 _OF_THE_SPEC: dict[str, Any] = {
     "model": True,
     "objectives": True,
@@ -82,10 +88,35 @@ def _permissions(owner: Owner, *, name: str, labels: dict[str, str]) -> tuple[Ma
 
 def _config(owner: Owner, spec: InferenceClusterSpec, *, name: str, labels: dict[str, str]) -> Manifest:
     needed = spec.model_dump(mode="json", by_alias=True, exclude_none=True, include=_OF_THE_SPEC)
-    texts = {BOOTSTRAP_KEY: bootstrap(EnvoySettings(node_id=name)), SPEC_KEY: needed}
+    texts = {BOOTSTRAP_KEY: bootstrap(_envoy_settings(spec, node_id=name)), SPEC_KEY: needed}
+    if spec.router.built_in.tls:
+        texts[CERTIFICATE_KEY] = certificate(TLS_DIRECTORY)
     return owner.child(api_version="v1", kind="ConfigMap", name=name, labels=labels) | {
         "data": {key: json.dumps(value, indent=2, sort_keys=True) + "\n" for key, value in texts.items()}
     }
+
+
+def _envoy_settings(spec: InferenceClusterSpec, *, node_id: str) -> EnvoySettings:
+    router, limit = spec.router.built_in, None
+    if router.rate_limit:
+        # Each pod counts for itself, and clients spread over all of them.
+        limit = TenantLimit(
+            requests_per_s=float(router.rate_limit.requests_per_second) / router.replicas,
+            burst=math.ceil(router.rate_limit.burst / router.replicas),
+        )
+    return EnvoySettings(
+        node_id=node_id,
+        tls_sds_file=f"{CONFIG_DIRECTORY}/{CERTIFICATE_KEY}" if router.tls else "",
+        api_keys_file=API_KEYS_FILE if router.api_keys else "",
+        tenant_limit=limit,
+    )
+
+
+def _secrets(spec: InferenceClusterSpec) -> dict[str, str]:
+    """Return the mounted Secrets by the volume's name."""
+    router = spec.router.built_in
+    found = {"tls": router.tls, "api-keys": router.api_keys}
+    return {volume: one.secret_name for volume, one in found.items() if one}
 
 
 def _service(
@@ -95,7 +126,11 @@ def _service(
         "spec": {
             "type": spec.router.built_in.service_type.value,
             "selector": selector,
-            "ports": [{"name": "http", "port": 80, "targetPort": "http", "protocol": "TCP"}],
+            "ports": [
+                {"name": "https", "port": 443, "targetPort": "http", "protocol": "TCP"}
+                if spec.router.built_in.tls
+                else {"name": "http", "port": 80, "targetPort": "http", "protocol": "TCP"}
+            ],
         }
     }
 
@@ -117,12 +152,16 @@ def _deployment(
         "securityContext": pod_security_context(settings),
         "terminationGracePeriodSeconds": SETTLE_S + _longest_request_s(spec) + STOP_S,
         "topologySpreadConstraints": [spread_over_nodes(selector)],
-        "initContainers": [_first_endpoints(settings), _envoy(settings)],
+        "initContainers": [_first_files(spec, settings), _envoy(spec, settings)],
         "containers": [_picker(owner, spec, settings)],
         "volumes": [
             {"name": "config", "configMap": {"name": name, "defaultMode": 0o644}},
             {"name": "run", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
             {"name": "tmp", "emptyDir": {}},
+            *(
+                {"name": volume, "secret": {"secretName": secret, "defaultMode": 0o440}}
+                for volume, secret in _secrets(spec).items()
+            ),
         ],
     }
     if spec.profile and spec.profile.config_map:
@@ -143,24 +182,38 @@ def _deployment(
     }
 
 
-def _first_endpoints(settings: RenderSettings) -> Manifest:
-    """Return the container that writes an endpoint file without workers: Envoy does not start without one."""
+def _api_keys(spec: InferenceClusterSpec) -> tuple[tuple[str, ...], tuple[Manifest, ...]]:
+    """Return the picker's arguments and mounts for API keys."""
+    if not spec.router.built_in.api_keys:
+        return (), ()
+    return (
+        ("--api-keys-directory", API_KEYS_DIRECTORY, "--api-keys-file", API_KEYS_FILE),
+        ({"name": "api-keys", "mountPath": API_KEYS_DIRECTORY, "readOnly": True},),
+    )
+
+
+def _first_files(spec: InferenceClusterSpec, settings: RenderSettings) -> Manifest:
+    """Return the container that writes an endpoint file without workers, and the API keys: Envoy waits for both."""
+    arguments, mounts = _api_keys(spec)
     return {
         "name": "first-endpoints",
         "image": settings.swingpool_image,
         "imagePullPolicy": settings.image_pull_policy,
         "command": ["swingpool", "picker"],
-        "args": ["--init", "--eds-file", EDS_FILE],
+        "args": ["--init", "--eds-file", EDS_FILE, *arguments],
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
         "securityContext": container_security_context(read_only_root=True),
         "volumeMounts": [
             {"name": "run", "mountPath": EDS_DIRECTORY},
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod's own
+            *mounts,
         ],
     }
 
 
-def _envoy(settings: RenderSettings) -> Manifest:
+def _envoy(spec: InferenceClusterSpec, settings: RenderSettings) -> Manifest:
+    tls = spec.router.built_in.tls
+    scheme = "HTTPS" if tls else "HTTP"
     return {
         "name": "envoy",
         "restartPolicy": "Always",
@@ -174,19 +227,22 @@ def _envoy(settings: RenderSettings) -> Manifest:
         "ports": [{"name": "http", "containerPort": names.PORT_ROUTER, "protocol": "TCP"}],
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "2Gi"}},
         "securityContext": container_security_context(read_only_root=True),
-        "readinessProbe": http_probe(path=HEALTH_PATH, port="http", period_s=1, timeout_s=1, failures=2),
-        "livenessProbe": liveness(path=HEALTH_PATH, port="http", failures=3, stop_s=STOP_S),
+        "readinessProbe": http_probe(path=HEALTH_PATH, port="http", period_s=1, timeout_s=1, failures=2, scheme=scheme),
+        "livenessProbe": liveness(path=HEALTH_PATH, port="http", failures=3, stop_s=STOP_S, scheme=scheme),
         "volumeMounts": [
             {"name": "config", "mountPath": CONFIG_DIRECTORY, "readOnly": True},
             {"name": "run", "mountPath": EDS_DIRECTORY},
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod's own
+            *([{"name": "tls", "mountPath": TLS_DIRECTORY, "readOnly": True}] if tls else []),
         ],
     }
 
 
 def _picker(owner: Owner, spec: InferenceClusterSpec, settings: RenderSettings) -> Manifest:
     reference = spec.profile.config_map if spec.profile else None
+    key_arguments, key_mounts = _api_keys(spec)
     mounts = [
+        *key_mounts,
         {"name": "config", "mountPath": CONFIG_DIRECTORY, "readOnly": True},
         {"name": "run", "mountPath": EDS_DIRECTORY},
         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod's own
@@ -204,6 +260,7 @@ def _picker(owner: Owner, spec: InferenceClusterSpec, settings: RenderSettings) 
             *("--grpc-port", str(names.PORT_PICKER_GRPC), "--http-port", str(names.PORT_PICKER_HTTP)),
             *("--drain-timeout", str(_longest_request_s(spec))),
             *("--spec-file", f"{CONFIG_DIRECTORY}/{SPEC_KEY}"),
+            *key_arguments,
             *(("--profile-file", f"{PROFILE_DIRECTORY}/{reference.key}") if reference else ()),
         ],
         "ports": [{"name": "state", "containerPort": names.PORT_PICKER_HTTP, "protocol": "TCP"}],

@@ -8,6 +8,7 @@ import uvloop
 from swingpool.cli.log_options import log_options
 from swingpool.kube import KubeError
 from swingpool.picker import eds
+from swingpool.picker.keys import ApiKeys
 from swingpool.picker.profiles import UnusableSpecError
 from swingpool.picker.run import PickerOptions, run
 from swingpool.telemetry.logs import LogFormat, LogLevel, configure
@@ -48,8 +49,16 @@ _DEFAULTS = PickerOptions(cluster="", namespace="", eds_file=Path(EDS_FILE))
     help="The list of workers that Envoy follows.",
 )
 @click.option(
-    "--init", is_flag=True, help="Write an empty EDS file if there is none, and exit: Envoy needs one to start."
+    "--api-keys-directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A mounted Secret of API keys: a file for each client. With --api-keys-file.",
 )
+@click.option(
+    "--api-keys-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The API keys as Envoy follows them.",
+)
+@click.option("--init", is_flag=True, help="Write the files that Envoy needs to start, and exit.")
 @click.option(
     "--grpc-port",
     type=click.IntRange(0, 65535),
@@ -100,6 +109,8 @@ def command(
     profile_file: Path | None,
     kubeconfig: Path | None,
     eds_file: Path,
+    api_keys_directory: Path | None,
+    api_keys_file: Path | None,
     init: bool,
     grpc_port: int,
     http_port: int,
@@ -112,8 +123,13 @@ def command(
     log_level: LogLevel,
 ) -> None:
     """Run the endpoint picker beside Envoy."""
+    if (api_keys_directory is None) != (api_keys_file is None):
+        raise click.UsageError("--api-keys-directory and --api-keys-file go together")
+    api_keys = ApiKeys(api_keys_directory, api_keys_file) if api_keys_directory and api_keys_file else None
     if init:
         eds.ensure(eds_file)
+        if api_keys:
+            api_keys.look()
         return
     if workers_file is None and not (cluster and namespace):
         raise click.UsageError("give --cluster and --namespace, or a --workers-file")
@@ -122,6 +138,7 @@ def command(
         cluster=cluster,
         namespace=namespace,
         eds_file=eds_file,
+        api_keys=api_keys,
         workers_file=workers_file,
         spec_file=spec_file,
         profile_file=profile_file,

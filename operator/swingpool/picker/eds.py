@@ -52,12 +52,16 @@ def ensure(path: Path) -> None:
 
 
 def write(path: Path, addresses: Iterable[str]) -> None:
-    """Replace the file in one step, by rename within its directory, which Envoy watches."""
+    """Replace the list."""
     resource = {"@type": _ASSIGNMENT, "cluster_name": WORKERS_CLUSTER, "endpoints": _endpoints(addresses)}
-    content = orjson.dumps({"resources": [resource]}, option=orjson.OPT_INDENT_2)
+    replace(path, {"resources": [resource]})
+
+
+def replace(path: Path, content: dict[str, Any]) -> None:
+    """Replace a file that Envoy follows in one step, by rename within its directory, which Envoy watches."""
     temporary = path.with_name(f".{path.name}.new")
     with temporary.open("wb") as file:
-        file.write(content)
+        file.write(orjson.dumps(content, option=orjson.OPT_INDENT_2))
         file.flush()
         os.fsync(file.fileno())
     temporary.rename(path)

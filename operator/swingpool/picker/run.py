@@ -19,6 +19,7 @@ from swingpool.picker.drain import drain
 from swingpool.picker.exposition import WorkerFigures
 from swingpool.picker.fleet import Fleet
 from swingpool.picker.flow import Flow
+from swingpool.picker.keys import ApiKeys
 from swingpool.picker.leg import PrefillClient
 from swingpool.picker.members import WorkerSource
 from swingpool.picker.metrics import RouterMetrics
@@ -47,6 +48,8 @@ class PickerOptions:
     cluster: str
     namespace: str
     eds_file: Path
+    api_keys: ApiKeys | None = None
+    """Keeps the API keys that Envoy asks for; None if it asks for none."""
     spec_file: Path | None = None
     """The cluster's spec, as far as placement goes by it; without one the defaults hold."""
     profile_file: Path | None = None
@@ -108,6 +111,7 @@ class Picker:
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then until the drain is over."""
         following = asyncio.create_task(self._source.follow(self._fleet.publish))
+        keys = asyncio.create_task(self._options.api_keys.follow()) if self._options.api_keys else None
         following.add_done_callback(lambda _: stop.set())  # it never ends by itself: if it did, say so and restart
         runner = await self._serve_http()
         stopping = asyncio.create_task(stop.wait())
@@ -119,6 +123,8 @@ class Picker:
                 await self._serve_grpc(stop)
         finally:
             stopping.cancel()
+            if keys:
+                keys.cancel()
             ended = following.done()
             following.cancel()
             await asyncio.gather(following, stopping, return_exceptions=not ended)

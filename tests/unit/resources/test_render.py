@@ -323,7 +323,7 @@ def test_a_change_of_envoys_configuration_rolls_the_router(monkeypatch: pytest.M
 def test_the_routers_service_is_of_the_type_the_user_wants() -> None:
     service = child(render(spec_of("full")), "Service", "chat-router")["spec"]
     assert service["type"] == "LoadBalancer"
-    assert service["ports"] == [{"name": "http", "port": 80, "targetPort": "http", "protocol": "TCP"}]
+    assert service["ports"] == [{"name": "https", "port": 443, "targetPort": "http", "protocol": "TCP"}]
     assert child(render(spec_of("full")), "Deployment", "chat-router")["spec"]["replicas"] == 3
 
 

@@ -1,0 +1,69 @@
+"""Certificates, API keys and tenants' limits in the router's pod: mounted, and in no ConfigMap."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swingpool_control.resources.envoy import bootstrap
+from swingpool_control.resources.envoy_settings import EnvoySettings, TenantLimit
+from tests.support.resource_specs import child, container_of, pod_of, render, spec_of
+
+
+def test_secrets_are_mounted_where_they_are_read() -> None:
+    pod = pod_of(render(spec_of("full")), "chat-router")
+    secrets = {volume["name"]: volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
+    assert secrets == {"tls": "chat-certificate", "api-keys": "chat-keys"}
+    mounted = {
+        container: {mount["name"] for mount in container_of(pod, container)["volumeMounts"]} & secrets.keys()
+        for container in ("first-endpoints", "envoy", "picker")
+    }
+    assert mounted == {"first-endpoints": {"api-keys"}, "envoy": {"tls"}, "picker": {"api-keys"}}
+
+
+def test_https_takes_the_place_of_http() -> None:
+    found = render(spec_of("full"))
+    [port] = child(found, "Service", "chat-router")["spec"]["ports"]
+    assert (port["name"], port["port"]) == ("https", 443)
+    envoy = container_of(pod_of(found, "chat-router"), "envoy")
+    assert {envoy[probe]["httpGet"]["scheme"] for probe in ("readinessProbe", "livenessProbe")} == {"HTTPS"}
+    [port] = child(render(spec_of("minimal")), "Service", "chat-router")["spec"]["ports"]
+    assert (port["name"], port["port"]) == ("http", 80)
+
+
+def test_the_limit_is_shared_among_the_routers_pods() -> None:
+    config = json.loads(child(render(spec_of("full")), "ConfigMap", "chat-router")["data"]["envoy.json"])
+    bucket = _limit(config)["descriptors"][0]["token_bucket"]
+    assert _rate(bucket) == pytest.approx(6 / 3)
+    assert bucket["max_tokens"] == 30 / 3
+
+
+@given(rate=st.floats(0.001, 100_000), burst=st.integers(1, 1_000_000))
+def test_envoy_fills_by_whole_requests_at_the_rate(rate: float, burst: int) -> None:
+    config = bootstrap(EnvoySettings(tenant_limit=TenantLimit(requests_per_s=rate, burst=burst)))
+    bucket = _limit(config)["token_bucket"]
+    assert _rate(bucket) == pytest.approx(rate, rel=1e-4)
+    assert float(bucket["fill_interval"].removesuffix("s")) >= 0.05
+    assert bucket["max_tokens"] >= burst
+
+
+def test_without_any_of_it_nothing_stands_between() -> None:
+    config = bootstrap()
+    filters = [one["name"] for one in _manager(config)["http_filters"]]
+    assert filters == ["envoy.filters.http.health_check", "envoy.filters.http.ext_proc", "envoy.filters.http.router"]
+    assert "transport_socket" not in config["static_resources"]["listeners"][0]["filter_chains"][0]
+
+
+def _manager(config: Any) -> Any:
+    return config["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
+
+
+def _limit(config: Any) -> Any:
+    filters = _manager(config)["http_filters"]
+    return next(one for one in filters if one["name"] == "envoy.filters.http.local_ratelimit")["typed_config"]
+
+
+def _rate(bucket: Any) -> float:
+    return float(bucket["tokens_per_fill"]) / float(bucket["fill_interval"].removesuffix("s"))
