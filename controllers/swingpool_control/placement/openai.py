@@ -11,6 +11,9 @@ from typing import Any
 Body = dict[str, Any]
 
 KV_TRANSFER = "kv_transfer_params"
+ENGINE_ARGUMENTS = "vllm_xargs"
+"""Field whose entries vLLM takes for arguments of its engine, those of a transfer among them."""
+
 PRIORITY = "priority"
 
 _ASK_TO_KEEP = {
@@ -56,6 +59,21 @@ def shape_of(body: Mapping[str, Any], *, chat: bool) -> RequestShape:
     )
 
 
+def without_transfer(body: Body) -> Body:
+    """Return a client's body without parameters of a transfer, which name a host to fetch from; itself if it has none.
+
+    vLLM takes them from two places, and in the second one anything but an object ends its engine.
+    """
+    arguments = body.get(ENGINE_ARGUMENTS)
+    within = isinstance(arguments, dict) and KV_TRANSFER in arguments
+    if not within and KV_TRANSFER not in body:
+        return body
+    kept = {key: value for key, value in body.items() if key != KV_TRANSFER}
+    if within:
+        kept[ENGINE_ARGUMENTS] = {key: value for key, value in arguments.items() if key != KV_TRANSFER}
+    return kept
+
+
 def prefill_leg(body: Mapping[str, Any], *, priority: int | None = None) -> Body:
     """Return the body by which a worker computes the prompt, generates one token and keeps the blocks.
 
@@ -84,6 +102,21 @@ def decode_leg(
     if priority is not None:
         leg[PRIORITY] = priority
     return leg
+
+
+def release_leg(model: object, kv_transfer_params: Mapping[str, Any]) -> Body:
+    """Return the body by which a worker fetches what was kept for a request that nobody waits for any more.
+
+    Blocks are freed once they were fetched; one token as a prompt lets the worker fetch one block at most, and is too
+    little to be cached as anybody's prefix.
+    """
+    return {
+        "model": model,
+        "prompt": [1],
+        "max_tokens": 1,
+        "stream": False,
+        KV_TRANSFER: dict(kv_transfer_params),
+    }
 
 
 def error_body(message: str, *, kind: str, code: int) -> Body:

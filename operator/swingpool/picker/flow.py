@@ -1,15 +1,17 @@
 """One request's way through the picker: wait for its placement, run the prefill leg, hand over.
 
 No failure of a worker reaches the client from here as long as another worker is there: a failed leg is run on another
-prefill worker, then the request is served whole.
+prefill worker, then the request is served whole; so is one whose leg is refused.
 """
 
+import asyncio
 import itertools
 import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
@@ -35,6 +37,9 @@ MOST_HOSTS = 4
 
 MOST_QUEUED_BYTES = 128 * 1024 * 1024
 """What requests that wait may take of the picker's memory, about."""
+
+RELEASE_PATH = "/v1/completions"
+"""Where a KV cache that nobody waits for is fetched, whatever the request was."""
 
 _LEAST_QUEUED_BYTES = 16 * 1024
 """What a request takes beside its body."""
@@ -78,6 +83,8 @@ class _Request:
     shape: openai.RequestShape
     arrival: Arrival
     ticket: Ticket
+    changed: bool
+    """Whether the body is not any more what the client sent."""
 
 
 class Flow:
@@ -94,6 +101,7 @@ class Flow:
         self._desk = Desk(fleet, queue_timeout_s=queue_timeout_s)
         self._numbers = itertools.count()
         self._queued_bytes = 0
+        self._releases: set[asyncio.Task[LegResult]] = set()
 
     async def passed(self, *, body: bytes | None = None, size: int = 0) -> Route | Reply:
         """Choose a worker for a request that is neither split nor counted.
@@ -115,15 +123,16 @@ class Flow:
         body = bodies.read(raw) if is_json and raw else None
         if isinstance(body, Reply):
             return body
-        if isinstance(body, dict) and openai.KV_TRANSFER in body:
-            return await self.passed(body=orjson.dumps(openai.decode_leg(body, None)), size=len(raw))
+        if isinstance(body, dict) and (clean := openai.without_transfer(body)) is not body:
+            return await self.passed(body=orjson.dumps(clean), size=len(raw))
         return await self.passed(size=len(raw))
 
     async def decided(self, incoming: Incoming, *, chat: bool) -> Route | Reply:
         """Choose workers for a completion, and run its prefill leg."""
-        body = bodies.read_object(incoming.body)
-        if isinstance(body, Reply):
-            return body
+        said = bodies.read_object(incoming.body)
+        if isinstance(said, Reply):
+            return said
+        body = openai.without_transfer(said)
         shape = openai.shape_of(body, chat=chat)
         tokens = shape.prompt_tokens + (self._traffic.token_rate.tokens(shape.text_bytes) if shape.text_bytes else 0)
         arrival = self._traffic.arrived(incoming.path.partition("?")[0], tokens)
@@ -142,7 +151,9 @@ class Flow:
             self._traffic.metrics.decisions.labels("refused").inc()
             self._traffic.metrics.errors.labels("overload").inc()
             return overloaded(refused.why, retry_after_s=refused.retry_after_s)
-        request = _Request(incoming=incoming, body=body, shape=shape, arrival=arrival, ticket=ticket)
+        request = _Request(
+            incoming=incoming, body=body, shape=shape, arrival=arrival, ticket=ticket, changed=body is not said
+        )
         with self._room(len(incoming.body)) as there_is:
             outcome = await self._serve(request) if there_is else self._no_worker()
         self._traffic.metrics.prompt_tokens.observe(arrival.prompt_tokens)
@@ -178,6 +189,7 @@ class Flow:
                 request.incoming.path,
                 orjson.dumps(openai.prefill_leg(request.body, priority=self._priority(request))),
                 headers=request.incoming.headers,
+                late=partial(self._release, request.body.get("model"), request.incoming.headers),
             )
         finally:
             served = isinstance(result, Computed)
@@ -185,9 +197,9 @@ class Flow:
         metrics = self._traffic.metrics
         metrics.legs.labels(type(result).__name__.lower()).observe(time.monotonic() - started_s)
         match result:
-            case Refused(status=status, body=body, content_type=content_type):
-                metrics.decisions.labels("refused").inc()
-                return Reply(status=status, body=body, content_type=content_type)
+            case Refused(status=status):
+                request.ticket.whole_because = f"its prefill leg was refused with status {status}"
+                return None
             case Failed(why=why, unreachable=unreachable):
                 metrics.prefill_retries.inc()
                 log.warning("a prefill leg failed on %s: %s", worker.member.pod, why)
@@ -225,18 +237,37 @@ class Flow:
     ) -> Route:
         worker = self._fleet.of(account)
         if worker is not None:
+            release = (
+                None
+                if params is None
+                else partial(self._release, request.body.get("model"), request.incoming.headers, params)
+            )
             self._generations.sent(
                 request.incoming.request_id,
                 worker,
                 context_tokens=request.ticket.tokens,
                 stream=request.shape.stream,
                 arrived_unix_s=request.arrival.unix_s,
+                release=release,
             )
         priority = self._priority(request)
-        unchanged = params is None and priority is None and openai.KV_TRANSFER not in request.body
+        unchanged = params is None and priority is None and not request.changed
         body = None if unchanged else orjson.dumps(openai.decode_leg(request.body, params, priority=priority))
         hosts = self._fleet.dispatcher.roster.hosts(account, most=MOST_HOSTS, origin=origin)
         return Route(hosts=hosts, body=body, stream=request.shape.stream)
+
+    def _release(self, model: object, headers: Mapping[str, str], params: dict[str, Any]) -> None:
+        """Free the KV cache of a prompt whose client left between the two legs: let a decode worker fetch it."""
+        account = self._fleet.dispatcher.roster.decoders.top()
+        worker = None if account is None else self._fleet.of(account)
+        if worker is None:
+            return  # its worker frees it when the lease ends
+        self._traffic.metrics.released.inc()
+        body = orjson.dumps(openai.release_leg(model, params))
+        work = self._legs.run(worker, RELEASE_PATH, body, headers=headers)
+        task = asyncio.get_running_loop().create_task(work)
+        self._releases.add(task)
+        task.add_done_callback(self._releases.discard)
 
     def _priority(self, request: _Request) -> int | None:
         """Return what a worker that orders by priority is told: the smallest goes first there."""

@@ -1,7 +1,7 @@
 """The prefill leg: one request to one prefill worker, and what came of it."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,11 +27,9 @@ class Computed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The worker refuses the request, as any worker would: the client gets the answer as it is."""
+    """The worker refuses the leg. That may lie in the leg alone: a worker that gets the whole request says what is."""
 
     status: int
-    body: bytes
-    content_type: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +42,8 @@ class Failed:
 
 
 LegResult = Computed | Refused | Failed
+Late = Callable[[dict[str, Any]], None]
+"""Told how to fetch a KV cache that was computed for somebody who had left already."""
 
 
 class PrefillClient:
@@ -52,7 +52,9 @@ class PrefillClient:
     def __init__(self, pool: HttpPool) -> None:
         self._pool = pool
 
-    async def run(self, worker: Worker, path: str, body: bytes, *, headers: Mapping[str, str]) -> LegResult:
+    async def run(
+        self, worker: Worker, path: str, body: bytes, *, headers: Mapping[str, str], late: Late | None = None
+    ) -> LegResult:
         """Send a leg; cancelling it closes the connection, on which the worker stops computing.
 
         Args:
@@ -60,12 +62,19 @@ class PrefillClient:
             path: path and query, as the client sent them.
             body: the leg's body.
             headers: the leg's headers.
+            late: told what comes of the leg if it was cancelled when the worker had just done it.
         """
+
+        def answered(response: Response) -> None:
+            result = _result(response)
+            if late is not None and isinstance(result, Computed) and result.kv_transfer_params is not None:
+                late(result.kv_transfer_params)
+
         scope = asyncio.timeout(TIMEOUT_S)
         try:
             async with scope:
                 worker.legs.add(scope)
-                return _result(await self._pool.post(worker.member.address, path, body, headers))
+                return _result(await self._pool.post(worker.member.address, path, body, headers, late=answered))
         except TimeoutError:
             return Failed(why=worker.fault or f"no answer within {TIMEOUT_S:g} s")
         except ConnectError as error:
@@ -81,7 +90,7 @@ def _result(response: Response) -> LegResult:
     if status >= 500:
         return Failed(why=f"status {status}")
     if status >= 400:
-        return Refused(status=status, body=content, content_type=response.content_type)
+        return Refused(status=status)
     try:
         answer = orjson.loads(content)
     except orjson.JSONDecodeError:

@@ -38,6 +38,9 @@ class RouterMetrics:
         self.no_transfer = self._counter(
             "prefill_legs_without_transfer", "Prefill legs whose worker kept no KV cache for the decode worker."
         )
+        self.released = self._counter(
+            "released_transfers", "Prompts whose client left between the two legs and whose KV cache was freed."
+        )
         self.errors = self._counter("errors", "Requests that ended badly, by reason.", "reason")
         self.workers = self._gauge("workers", "Workers, by role and whether they get requests.", "role", "rotation")
         self.growth = GrowthCollector()

@@ -32,6 +32,8 @@ class Generation:
     told_s: float
     """When Envoy last told of it, or it was sent; monotonic."""
     first_token_seen: bool = False
+    release: Callable[[], None] | None = None
+    """Frees the KV cache that waits for it, should it never reach a worker."""
 
 
 class Generations:
@@ -43,7 +45,14 @@ class Generations:
         self._looked_s = 0.0
 
     def sent(
-        self, request_id: str, worker: Worker, *, context_tokens: int, stream: bool, arrived_unix_s: float
+        self,
+        request_id: str,
+        worker: Worker,
+        *,
+        context_tokens: int,
+        stream: bool,
+        arrived_unix_s: float,
+        release: Callable[[], None] | None = None,
     ) -> None:
         """Follow a request that was just sent to a worker, and is accounted for there."""
         generation = Generation(
@@ -55,6 +64,7 @@ class Generations:
             arrived_unix_s=arrived_unix_s,
             sent_unix_s=time.time(),
             told_s=time.monotonic(),
+            release=release,
         )
         worker.sent_in_epoch += 1
         self._by_id.setdefault(request_id, []).append(generation)
@@ -66,6 +76,8 @@ class Generations:
             return None
         generation = next((one for one in alike if one.worker.member.address == address), alike[0])
         generation.told_s = time.monotonic()
+        if address:
+            generation.release = None
         if generation.worker.member.address != address:
             self._move(generation, address)
         return generation

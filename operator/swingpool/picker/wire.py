@@ -6,7 +6,7 @@ The leg is on every request's way, and a general client costs more than all the 
 import asyncio
 import os
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -14,6 +14,9 @@ KEEP_ALIVE_S = 4.0
 """Below the 5 s after which vLLM's server closes an idle connection."""
 
 CONNECT_TIMEOUT_S = 1.0
+LINGER_S = 5.0
+"""How long an answer that nobody waits for any more is still listened to."""
+
 MOST_HEAD_BYTES = 64 * 1024
 MOST_BODY_BYTES = 64 * 1024 * 1024
 
@@ -35,14 +38,27 @@ class Response:
     body: bytes
 
 
+Late = Callable[[Response], None]
+"""Told an answer that came after whoever asked had left."""
+
+
 class HttpPool:
     """Connections to workers by address."""
 
     def __init__(self) -> None:
         self._idle: dict[str, deque[_Connection]] = {}
 
-    async def post(self, address: str, path: str, body: bytes, headers: Mapping[str, str]) -> Response:
+    async def post(
+        self, address: str, path: str, body: bytes, headers: Mapping[str, str], *, late: Late | None = None
+    ) -> Response:
         """Send a body and return the answer; cancelling it closes the connection.
+
+        Args:
+            address: `host:port`.
+            path: path and query.
+            body: what to send.
+            headers: beside those that HTTP itself needs.
+            late: told the answer if it was already on its way when this was cancelled.
 
         Raises:
             ConnectError: nobody listens at the address, or it cannot be reached.
@@ -52,16 +68,19 @@ class HttpPool:
         connection = self._kept(address)
         if connection is not None:
             try:
-                return await self._exchange(address, connection, request)
+                return await self._exchange(address, connection, request, late)
             except BrokenError:
                 if connection.heard:
                     raise
                 # Closed by the worker while it was idle, most likely: a new connection tells.
-        return await self._exchange(address, await _connect(address), request)
+        return await self._exchange(address, await _connect(address), request, late)
 
-    async def _exchange(self, address: str, connection: "_Connection", request: bytes) -> Response:
+    async def _exchange(self, address: str, connection: "_Connection", request: bytes, late: Late | None) -> Response:
         try:
             response = await connection.exchange(request)
+        except asyncio.CancelledError:
+            connection.leave(late)
+            raise
         except BaseException:
             connection.close()
             raise
@@ -109,6 +128,7 @@ class _Connection(asyncio.Protocol):
         self._waiter: asyncio.Future[Response] | None = None
         self._received = bytearray()
         self._head: _Head | None = None
+        self._late: Late | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own does not inherit from asyncio's
@@ -132,6 +152,24 @@ class _Connection(asyncio.Protocol):
         self.reusable = False
         if self._transport is not None:
             self._transport.abort()
+
+    def leave(self, late: Late | None) -> None:
+        """Stop waiting for the answer.
+
+        A server that still works on it stops, since nothing more can come from here; one that has just answered is
+        heard out.
+        """
+        waiter, self._waiter = self._waiter, None
+        if late is not None and waiter is not None and waiter.done() and not waiter.cancelled():
+            if waiter.exception() is None:
+                late(waiter.result())
+        elif late is not None and self._transport is not None and not self._transport.is_closing():
+            self.reusable = False
+            self._late = late
+            self._transport.write_eof()
+            asyncio.get_running_loop().call_later(LINGER_S, self.close)
+            return
+        self.close()
 
     async def exchange(self, request: bytes) -> Response:
         if self._transport is None or self._transport.is_closing():
@@ -169,7 +207,10 @@ class _Connection(asyncio.Protocol):
         return bytes(self._received[: head.length])
 
     def _finish(self, body: bytes) -> None:
-        head, waiter, self._waiter = self._head, self._waiter, None
+        head, waiter = self._head, self._waiter
+        if self._late is not None and head is not None:
+            late, self._late = self._late, None
+            late(Response(head.status, head.content_type, body))
         if head is None or waiter is None or waiter.done():
             self.close()
             return
@@ -178,7 +219,7 @@ class _Connection(asyncio.Protocol):
 
     def _fail(self, why: str) -> None:
         self.close()
-        waiter, self._waiter = self._waiter, None
+        waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_exception(BrokenError(why))
 

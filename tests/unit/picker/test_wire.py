@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from swingpool.picker.wire import KEEP_ALIVE_S, BrokenError, ConnectError, HttpPool, Response
+from swingpool.picker.wire import KEEP_ALIVE_S, BrokenError, ConnectError, HttpPool, Response, _connect, _request
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Serve = Callable[[Script], Awaitable[str]]
@@ -154,6 +154,37 @@ async def test_cancelling_closes_the_connection(serve: Serve) -> None:
     asking.cancel()
     await asyncio.wait_for(closed.wait(), 10)
     assert asking.cancelled()
+
+
+async def test_an_answer_that_was_on_its_way_when_nobody_waited_any_more_is_told(serve: Serve) -> None:
+    """A server sees at once that the client has left; what it had just answered by then is heard."""
+    asked, left = asyncio.Event(), asyncio.Event()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request(reader)
+        asked.set()
+        assert await reader.read() == b"", "the client has left"
+        left.set()
+        writer.write(OK + b"content-length: 5\r\n\r\nhello")
+        await writer.drain()
+
+    address = await serve(script)
+    told: asyncio.Queue[Response] = asyncio.Queue()
+    asking = asyncio.create_task(HttpPool().post(address, "/", b"{}", {}, late=told.put_nowait))
+    await asked.wait()
+    asking.cancel()
+    await asyncio.wait_for(left.wait(), 10)
+    assert await asyncio.wait_for(told.get(), 10) == Response(200, "text/plain", b"hello")
+    assert asking.cancelled()
+
+
+async def test_an_answer_that_has_come_when_its_asker_is_cancelled_is_told(serve: Serve) -> None:
+    address, told = await serve(answering(OK + b"content-length: 5\r\n\r\nhello")), list[Response]()
+    connection = await _connect(address)
+    asking = asyncio.create_task(connection.exchange(_request(address, "/", b"{}", {})))
+    answer = await asking
+    connection.leave(told.append)
+    assert told == [answer] == [Response(200, "text/plain", b"hello")]
 
 
 async def test_connections_of_busier_times_are_closed(serve: Serve) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swingpool_control.placement.estimate import TokenRate
-from swingpool_control.placement.openai import decode_leg, prefill_leg, shape_of
+from swingpool_control.placement.openai import decode_leg, prefill_leg, release_leg, shape_of, without_transfer
 
 JSON = st.recursive(
     st.none()
@@ -39,6 +39,27 @@ def test_any_body_has_a_shape_and_two_legs(body: dict[str, Any], chat: bool) -> 
     assert decode_leg(body, PARAMS) == {**body, "kv_transfer_params": PARAMS}
     assert "kv_transfer_params" not in decode_leg(body, None)
     assert json.dumps(body) == before, "the client's body is not touched"
+
+
+@given(BODIES | st.fixed_dictionaries({"vllm_xargs": st.dictionaries(FIELDS, JSON, max_size=4)}))
+def test_a_clients_own_parameters_of_a_transfer_are_taken_off(body: dict[str, Any]) -> None:
+    """Wherever the engine takes them from; a body without any stays the very same object."""
+    before = json.dumps(body)
+    clean = without_transfer(body)
+    arguments = body.get("vllm_xargs")
+    there = "kv_transfer_params" in body or (isinstance(arguments, dict) and "kv_transfer_params" in arguments)
+    assert (clean is body) != there
+    assert "kv_transfer_params" not in clean
+    if isinstance(arguments, dict):
+        kept = {key: value for key, value in arguments.items() if key != "kv_transfer_params"}
+        assert clean["vllm_xargs"] == kept
+    assert json.dumps(body) == before, "the client's body is not touched"
+
+
+def test_what_nobody_waits_for_is_fetched_at_the_least_cost() -> None:
+    leg = release_leg("m", PARAMS)
+    assert leg["kv_transfer_params"] == PARAMS
+    assert (leg["model"], leg["prompt"], leg["max_tokens"], leg["stream"]) == ("m", [1], 1, False)
 
 
 @given(st.integers(1, 40))
