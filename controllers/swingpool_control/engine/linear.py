@@ -151,3 +151,7 @@ class LinearModel(PerformanceModel):
             link_bytes_per_s=self.link_bytes_per_s * factor,
             link_latency_s=self.link_latency_s / factor,
         )
+
+    def starting_in(self, startup_s: float) -> "LinearModel":
+        """Return the model of a worker that takes so long to start, and is the same otherwise."""
+        return replace(self, startup_s=startup_s)

@@ -6,6 +6,7 @@ from functools import partial
 
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec, KVLoadFailurePolicy, Pool, RouterType
 from swingpool_control.engine.batching import BatchingEngine
+from swingpool_control.engine.linear import LinearModel
 from swingpool_control.engine.model import PerformanceModel
 from swingpool_control.engine.work import Limits
 from swingpool_control.figures import Unknown
@@ -65,7 +66,7 @@ class Simulation:
         self._settings = settings
         self._failures = failures
         self._told = ended
-        self._models = _models(spec, profile_text) if known is None else dict(known)
+        self._models = _starting_in(_models(spec, profile_text) if known is None else dict(known), settings.startup_s)
         _check(spec, settings)
         self._gathering = Gathering(spec)
         self._timeline = Timeline()
@@ -216,6 +217,14 @@ def _models(spec: InferenceClusterSpec, profile_text: str | None) -> dict[str, P
             raise SimulationError(f"pool {name}: {model.why}")
         found[name] = model
     return found
+
+
+def _starting_in(models: dict[str, PerformanceModel], startup_s: float | None) -> dict[str, PerformanceModel]:
+    """Whoever decides knows how long a worker takes to start here, as a profile of it would tell."""
+    return {
+        name: model if startup_s is None or not isinstance(model, LinearModel) else model.starting_in(startup_s)
+        for name, model in models.items()
+    }
 
 
 def _policy(spec: InferenceClusterSpec, known: dict[str, PerformanceModel], settings: Settings) -> Deciding:
