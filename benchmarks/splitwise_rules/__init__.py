@@ -1,0 +1,1 @@
+"""Rules of Splitwise's published simulator, where they differ from ours: machines, scheduling, times, objectives."""
