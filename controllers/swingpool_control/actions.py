@@ -23,6 +23,19 @@ class PatchWorker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EngineCall:
+    """Tell one worker's engine to sleep or to wake, and write `then` once it has answered that it does.
+
+    It takes as long as weights take to move. A call that is under way already is not made again.
+    """
+
+    pod: str
+    uid: str
+    call: Literal["sleep", "wake"]
+    then: PatchWorker | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetReplicas:
     """Set the replicas of one pool's Deployment."""
 
@@ -48,4 +61,4 @@ class SetLimits:
     reason: str
 
 
-Action = PatchWorker | SetReplicas | EmitEvent | SetLimits
+Action = PatchWorker | EngineCall | SetReplicas | EmitEvent | SetLimits

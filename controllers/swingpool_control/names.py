@@ -26,12 +26,17 @@ LABEL_GENERATION = f"{GROUP}/kv-generation"
 ROLE_PREFILL = "prefill"
 ROLE_DECODE = "decode"
 ROLE_DRAINING = "draining"
+ROLE_ASLEEP = "asleep"
+"""A worker of a pool's warm reserve: it gets nothing until it is woken."""
 
 ANNOTATION_FLIP = f"{GROUP}/flip"
 """On a worker pod: the flip under way, as JSON, written in the same patch as the role label."""
 
 ANNOTATION_DRAIN = f"{GROUP}/drain"
 """On a worker pod: that it is being drained before a scale-down, as JSON."""
+
+ANNOTATION_ASLEEP = f"{GROUP}/asleep"
+"""On a worker pod: that it sleeps, is about to, or wakes, as JSON."""
 
 ANNOTATION_DESIRED_HASH = f"{GROUP}/desired-hash"
 """On a child: hash of what the manager asked for, so that asking again needs no write."""

@@ -7,7 +7,7 @@ from swingpool_control.api.status import InferenceClusterStatus
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
 from swingpool_control.engine.model import PerformanceModel
 from swingpool_control.figures import Unknown
-from swingpool_control.observation import RouterObservation, WorkerLoad
+from swingpool_control.observation import RouterObservation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +34,8 @@ class WorkerView:
     drain: str
     """The drain annotation's text; empty if there is none."""
     deletion_cost: int
+    asleep: str = ""
+    """The annotation that says that it sleeps; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,8 @@ class PoolView:
     """Whether the Deployment controller has seen the newest spec."""
     failure: str
     """Why pods cannot be made (quota, admission webhook, ...); empty if they can."""
+    asleep: int = 0
+    """Pods that sleep, and that the numbers above do not count."""
     surge: int = 0
     """Pods that a rolling update may add to `replicas`."""
     foreign_scaler: str = ""
@@ -72,11 +76,9 @@ class ClusterView:
     pools: tuple[PoolView, ...]
     workers: tuple[WorkerView, ...]
     router: RouterObservation | Unknown
-    """All pickers merged, or why nothing is known of them."""
+    """All pickers merged, or what workers say before an external router; or why nothing is known of them."""
     router_ready: bool
     """Whether a pod of the built-in router is ready; True with an external one."""
-    loads: Mapping[str, WorkerLoad] = field(default_factory=dict)
-    """What draining workers say of themselves, by pod; only where the router is external and tells nothing."""
     uncertain: frozenset[str] = frozenset()
     """Uids of workers whose last change was not answered: it may have been made, so they serve no role for certain."""
     models: Mapping[str, PerformanceModel | Unknown] = field(default_factory=dict)

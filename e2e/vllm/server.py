@@ -48,8 +48,6 @@ class ServerOptions:
     block_tokens: int = BLOCK_TOKENS
     longest: int = 2048
     arguments: tuple[str, ...] = ()
-    cpu: int | None = None
-    """The one core that it may use; None for any. Servers that are compared with a model must not share one."""
 
 
 class VLLMServer:
@@ -137,7 +135,6 @@ class VLLMServer:
     def _command(self) -> list[str]:
         options = self.options
         return [
-            *(() if options.cpu is None else ("taskset", "--cpu-list", str(options.cpu))),
             *(str(self._environment.python), "-m", "vllm.entrypoints.openai.api_server"),
             *("--model", str(self._environment.model), "--served-model-name", MODEL, "--dtype", "float32"),
             *("--host", "127.0.0.1", "--port", str(self.port), "--enforce-eager", "--disable-uvicorn-access-log"),

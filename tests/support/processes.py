@@ -45,6 +45,7 @@ def simulated_worker(
     environment = os.environ | {
         "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
         "VLLM_NIXL_SIDE_CHANNEL_PORT": str(side_port),
+        "VLLM_SERVER_DEV_MODE": "1",  # so that it can be put to sleep
     }
     return command, environment
 

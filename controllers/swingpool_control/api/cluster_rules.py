@@ -38,6 +38,20 @@ CLUSTER_RULES = (
     _alike("blockSize"),
     _alike("kvCacheDtype"),
     Rule(
+        cel="self.engine.type != 'VLLM' || (self.engine.kvTransfer.connector == 'Nixl' "
+        "&& self.engine.kvTransfer.buffer == 'Host') || self.pools.all(p, p.replicas.reserve == 0)",
+        message="a worker's sleep frees the accelerators' memory that its connector has registered: set "
+        "kvTransfer.buffer to Host, or reserve to 0 in all pools",
+        field=".pools",
+    ),
+    Rule(
+        cel="self.engine.type != 'VLLM' || self.engine.kvTransfer.connector != 'Nixl' "
+        "|| self.engine.kvTransfer.buffer == 'Host' || self.pools.all(p, p.accelerator.resource != 'cpu')",
+        message="a pool computes on processor cores, whose KV cache lies in the host's memory: set kvTransfer.buffer "
+        "to Host",
+        field=".engine.kvTransfer.buffer",
+    ),
+    Rule(
         cel="!has(self.router.external) || self.pools.all(p, !has(p.podTemplate) || !has(p.podTemplate.metadata) "
         "|| !has(p.podTemplate.metadata.labels) "
         "|| !(self.router.external.roleLabels.key in p.podTemplate.metadata.labels))",

@@ -48,13 +48,21 @@ class SchedulingPolicy(StrEnum):
 class EngineLayout(ApiModel):
     """How one engine is laid out over its accelerators, and what it is tuned to."""
 
+    image: Annotated[
+        Argument | None,
+        Field(
+            max_length=512,
+            description="Image of this pool's workers, where their accelerators need another build of the same "
+            "version. Default: spec.engine.image.",
+        ),
+    ] = None
     tensor_parallel_size: Annotated[
         int | None,
         Field(
             ge=1,
             le=64,
             description="Tensor parallel ranks. Default: accelerator.count divided by the pipeline and data parallel "
-            "sizes. The three sizes multiply to accelerator.count.",
+            "sizes. The three sizes multiply to accelerator.count, unless that counts processor cores.",
         ),
     ] = None
     pipeline_parallel_size: Annotated[int, Field(ge=1, le=64, description="Pipeline parallel stages.")] = 1
@@ -186,7 +194,8 @@ class Engine(ApiModel):
         Argument | None,
         Field(
             max_length=512,
-            description="Image of the workers of all pools. Default: the one that the manager is installed with.",
+            description="Image of the workers of all pools. Default: the one that the manager is installed with, of "
+            "this version, and of the build for the pool's accelerators.",
         ),
     ] = None
     image_pull_secrets: Annotated[

@@ -13,6 +13,8 @@ from swingpool_control.api.quantities import LabelKey, LabelValue, Money, Resour
 from swingpool_control.api.rules import Rule, immutable, matches, rules
 
 POOL_NAME_PATTERN = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
+CPU = "cpu"
+"""The resource of workers that compute on processor cores."""
 _OTHER_POOL = "add a pool with another name, then remove this one"
 
 
@@ -54,9 +56,14 @@ class Accelerator(ApiModel):
     ] = "nvidia.com/gpu.product"
     resource: Annotated[
         ResourceName,
-        Field(description="Extended resource that a worker asks for, as the device plugin calls it. Immutable."),
+        Field(
+            description="Extended resource that a worker asks for, as the device plugin calls it; cpu: workers compute "
+            "on processor cores, with a build of vLLM for them and kvTransfer.buffer Host. Immutable."
+        ),
     ] = "nvidia.com/gpu"
-    count: Annotated[int, Field(ge=1, le=64, description="Accelerators per worker. Immutable.")] = 1
+    count: Annotated[
+        int, Field(ge=1, le=64, description="Accelerators, or processor cores, per worker. Immutable.")
+    ] = 1
 
 
 class Replicas(ApiModel):
@@ -81,6 +88,12 @@ class Replicas(ApiModel):
             reason="FieldValueForbidden",
         ),
         Rule(
+            cel="self.mode == 'Auto' || self.reserve == 0",
+            message="reserve is for mode Auto: remove it, or set mode to Auto",
+            field=".reserve",
+            reason="FieldValueForbidden",
+        ),
+        Rule(
             cel="self.mode == 'Auto' || (self.min == 1 && self.max == 1)",
             message_cel="'min and max are for mode Auto, mode is ' + self.mode + ': remove them or set mode to Auto'",
             field=".max",
@@ -102,6 +115,15 @@ class Replicas(ApiModel):
     count: Annotated[
         int | None, Field(ge=0, le=10_000, description="Workers; in mode Fixed, which needs it, and only there.")
     ] = None
+    reserve: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=10_000,
+            description="Most workers that sleep instead of ending when the pool shrinks, beside `max`; in mode Auto. "
+            "They keep their accelerators, give back the memory there, and wake faster than new ones start.",
+        ),
+    ] = 0
 
     @property
     def fewest(self) -> int:
@@ -124,14 +146,16 @@ class Pool(ApiModel):
     model_config = rules(
         immutable("role", remedy=_OTHER_POOL),
         Rule(
-            cel="!has(self.engine.tensorParallelSize) || self.engine.tensorParallelSize "
+            cel=f"self.accelerator.resource == '{CPU}' || !has(self.engine.tensorParallelSize) "
+            "|| self.engine.tensorParallelSize "
             "* self.engine.pipelineParallelSize * self.engine.dataParallelSize == self.accelerator.count",
             message="tensorParallelSize * pipelineParallelSize * dataParallelSize must be accelerator.count: change "
             "one of them, or leave tensorParallelSize out",
             field=".engine.tensorParallelSize",
         ),
         Rule(
-            cel="has(self.engine.tensorParallelSize) || self.accelerator.count "
+            cel=f"self.accelerator.resource == '{CPU}' || has(self.engine.tensorParallelSize) "
+            "|| self.accelerator.count "
             "% (self.engine.pipelineParallelSize * self.engine.dataParallelSize) == 0",
             message="pipelineParallelSize * dataParallelSize must divide accelerator.count: change one of them",
             field=".engine",
@@ -179,6 +203,8 @@ class Pool(ApiModel):
 
     @property
     def tensor_parallel_size(self) -> int:
-        """Tensor parallel ranks, as given or as they follow from the accelerators."""
+        """Tensor parallel ranks, as given or as they follow from the accelerators; cores are no ranks."""
+        if self.accelerator.resource == CPU:
+            return self.engine.tensor_parallel_size or 1
         others = self.engine.pipeline_parallel_size * self.engine.data_parallel_size
         return self.engine.tensor_parallel_size or max(1, self.accelerator.count // others)

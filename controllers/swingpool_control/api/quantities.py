@@ -12,7 +12,7 @@ DECIMAL_PATTERN = r"^[0-9]{1,12}(\.[0-9]{1,6})?$"
 OBJECT_NAME_PATTERN = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 LABEL_VALUE_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"
 LABEL_KEY_PATTERN = r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"
-RESOURCE_PATTERN = r"^[a-z0-9]([a-z0-9.-]{0,187}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"
+RESOURCE_PATTERN = r"^(cpu|[a-z0-9]([a-z0-9.-]{0,187}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)$"
 ARGUMENT_PATTERN = r"^[!-,.-~][!-~]*$"
 
 
@@ -80,13 +80,13 @@ LabelValue = Annotated[
 ResourceName = Annotated[
     str,
     Field(min_length=1, max_length=253, pattern=RESOURCE_PATTERN),
-    matches(RESOURCE_PATTERN, message="must be an extended resource with its domain, such as nvidia.com/gpu"),
+    matches(RESOURCE_PATTERN, message="must be an extended resource with its domain, such as nvidia.com/gpu, or cpu"),
     Rule(
         cel="!self.startsWith('kubernetes.io/') && !self.startsWith('requests.')",
         message="must be a device plugin's resource, such as nvidia.com/gpu, not one of Kubernetes' own",
     ),
 ]
-"""Extended resource that a device plugin offers."""
+"""Extended resource that a device plugin offers, or `cpu`."""
 
 Argument = Annotated[
     str,

@@ -45,6 +45,7 @@ class PoolStatus(ApiModel):
     prefill: Annotated[Count, Field(description="Workers in role prefill.")] = 0
     decode: Annotated[Count, Field(description="Workers in role decode.")] = 0
     draining: Annotated[Count, Field(description="Workers that finish what they hold and get nothing new.")] = 0
+    asleep: Annotated[Count, Field(description="Workers that sleep until they are needed; none of the above.")] = 0
     unschedulable: Annotated[Count, Field(description="Workers that no node can take.")] = 0
 
 

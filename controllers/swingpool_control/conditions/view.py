@@ -12,7 +12,7 @@ from swingpool_control.api.status import InferenceClusterStatus
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec, RouterType
 from swingpool_control.engine.model import PerformanceModel
 from swingpool_control.figures import Unknown
-from swingpool_control.observation import RouterObservation, WorkerLoad
+from swingpool_control.observation import RouterObservation
 from swingpool_control.resources.worker_pool import SURGE
 from swingpool_control.timestamps import unix_seconds
 from swingpool_control.view import ClusterView, PoolView, WorkerView
@@ -41,7 +41,6 @@ def build(
     pods: Sequence[Raw],
     router: RouterObservation | Unknown,
     models: Mapping[str, PerformanceModel | Unknown],
-    loads: Mapping[str, WorkerLoad] | None = None,
     uncertain: frozenset[str] = frozenset(),
 ) -> ClusterView:
     """Return the view of one InferenceCluster.
@@ -52,7 +51,6 @@ def build(
         pods: its pods, workers and routers, by the cluster label.
         router: what the pickers see, merged, or why that is unknown.
         models: performance model by pool (`sizing.models.of`).
-        loads: what draining workers say of themselves, by pod, where the router is external.
         uncertain: uids of workers whose last change was not answered.
 
     Raises:
@@ -75,7 +73,6 @@ def build(
         router_ready=spec.router.type is RouterType.EXTERNAL
         or any(_component(pod) == names.COMPONENT_ROUTER and _is_ready(pod) and not _is_deleting(pod) for pod in pods),
         models=models,
-        loads=loads or {},
         uncertain=uncertain,
     )
 
@@ -151,6 +148,7 @@ def _worker(pod: Raw) -> WorkerView:
         flip=str(annotations.get(names.ANNOTATION_FLIP) or ""),
         drain=str(annotations.get(names.ANNOTATION_DRAIN) or ""),
         deletion_cost=_integer(annotations.get(names.ANNOTATION_DELETION_COST)),
+        asleep=str(annotations.get(names.ANNOTATION_ASLEEP) or ""),
     )
 
 

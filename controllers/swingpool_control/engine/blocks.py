@@ -95,6 +95,11 @@ class BlockPool:
             if not self._holders[block]:
                 self._free[block] = None
 
+    def forget_all(self) -> None:
+        """Make no block findable any more; those that are held stay so."""
+        self._hash_of.clear()
+        self._block_of.clear()
+
     def _forget(self, block: int) -> None:
         block_hash = self._hash_of.pop(block, None)
         if block_hash is not None:

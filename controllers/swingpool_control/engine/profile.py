@@ -2,7 +2,8 @@
 
 A profile is a JSON file (`format` names its version) for one model on one accelerator in one engine layout. A few are
 built in, under `profiles/`; users bring their own by file or ConfigMap. Version 2 adds what prompt tokens cost as a
-curve, and power; whatever a profile of version 1 says, version 2 says the same way, so both are read.
+curve, how times between tokens spread, and power; whatever a profile of version 1 says, version 2 says the same way, so
+both are read.
 """
 
 import json
@@ -192,13 +193,18 @@ class Profile(Part):
     kv: KVCache
     transfer: Transfer
     startup_s: NotNegative
+    itl_spread: Annotated[list[Positive], Field(max_length=100)] = []
+    """Times between tokens over what the coefficients say: factors, each as likely as the others; empty if unknown."""
     power: Power | None = None
     provenance: Provenance
 
     @model_validator(mode="after")
     def _of_its_version(self) -> "Profile":
-        if self.format != FORMAT and (self.power is not None or self.step.prefill_curve is not None):
-            raise ValueError(f"power and step.prefill_curve came with {FORMAT}; the file says {self.format}")
+        newer = self.power is not None or self.step.prefill_curve is not None or self.itl_spread
+        if self.format != FORMAT and newer:
+            raise ValueError(
+                f"power, itl_spread and step.prefill_curve came with {FORMAT}; the file says {self.format}"
+            )
         return self
 
     def model(self, *, max_batched_tokens: int | None = None, max_sequences: int | None = None) -> LinearModel:
@@ -213,6 +219,7 @@ class Profile(Part):
             link_bytes_per_s=self.transfer.bytes_per_s,
             link_latency_s=self.transfer.latency_s,
             startup_s=self.startup_s,
+            itl_spread=tuple(self.itl_spread),
         )
 
     def fits(self, *, model: str, product: str | None) -> bool:

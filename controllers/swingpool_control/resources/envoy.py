@@ -17,6 +17,7 @@ from swingpool_control.resources.envoy_settings import (
     FORM_TYPE,
     HEALTH_PATH,
     PICKER_CLUSTER,
+    PICKER_SOCKET,
     TAG_FIRST_BODY_US,
     TYPE,
     WORKERS_CLUSTER,
@@ -33,6 +34,7 @@ __all__ = [
     "FORM_TYPE",
     "HEALTH_PATH",
     "PICKER_CLUSTER",
+    "PICKER_SOCKET",
     "TAG_FIRST_BODY_US",
     "WORKERS_CLUSTER",
     "EnvoySettings",
@@ -212,6 +214,12 @@ def _round_robin() -> Config:
     }
 
 
+def _picker_address(settings: EnvoySettings) -> Config:
+    if settings.picker_port is None:
+        return {"pipe": {"path": settings.picker_socket}}
+    return address("127.0.0.1", settings.picker_port)
+
+
 def _picker_cluster(settings: EnvoySettings) -> Config:
     return {
         "name": PICKER_CLUSTER,
@@ -233,6 +241,6 @@ def _picker_cluster(settings: EnvoySettings) -> Config:
         },
         "load_assignment": {
             "cluster_name": PICKER_CLUSTER,
-            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address("127.0.0.1", settings.picker_port)}}]}],
+            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": _picker_address(settings)}}]}],
         },
     }

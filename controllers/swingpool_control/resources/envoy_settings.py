@@ -12,6 +12,7 @@ PICKER_CLUSTER = "picker"
 ACCESS_LOG = "swingpool"
 EDS_DIRECTORY = "/run/swingpool"
 EDS_FILE = f"{EDS_DIRECTORY}/eds.json"
+PICKER_SOCKET = f"{EDS_DIRECTORY}/picker.sock"
 HEALTH_PATH = "/healthz"
 DECISION_PATHS = ("/v1/completions", "/v1/chat/completions")
 """Where the picker runs a prefill leg; other paths under /v1 only get a worker."""
@@ -44,7 +45,10 @@ class EnvoySettings:
     """Names this Envoy in its own logs; xDS demands one."""
     listen_address: str = "0.0.0.0"  # noqa: S104 - the router's Service reaches it here
     listen_port: int = names.PORT_ROUTER
-    picker_port: int = names.PORT_PICKER_GRPC
+    picker_socket: str = PICKER_SOCKET
+    """Unix socket on which the picker listens; over loopback, each message costs both sides twice as much."""
+    picker_port: int | None = None
+    """Its port on loopback, instead."""
     admin_port: int = names.PORT_ENVOY_ADMIN
     eds_file: str = EDS_FILE
     tls_sds_file: str = ""

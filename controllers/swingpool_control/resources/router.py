@@ -16,6 +16,7 @@ from swingpool_control.resources.envoy import (
     EDS_DIRECTORY,
     EDS_FILE,
     HEALTH_PATH,
+    PICKER_SOCKET,
     EnvoySettings,
     bootstrap,
 )
@@ -257,7 +258,7 @@ def _picker(owner: Owner, spec: InferenceClusterSpec, settings: RenderSettings) 
         "args": [
             *("--cluster", owner.name, "--namespace", owner.namespace),
             *("--eds-file", EDS_FILE),
-            *("--grpc-port", str(names.PORT_PICKER_GRPC), "--http-port", str(names.PORT_PICKER_HTTP)),
+            *("--grpc-socket", PICKER_SOCKET, "--http-port", str(names.PORT_PICKER_HTTP)),
             *("--drain-timeout", str(_longest_request_s(spec))),
             *("--spec-file", f"{CONFIG_DIRECTORY}/{SPEC_KEY}"),
             *key_arguments,

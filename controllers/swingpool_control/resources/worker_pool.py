@@ -3,6 +3,7 @@
 import math
 
 from swingpool_control import names
+from swingpool_control.api.pools import CPU
 from swingpool_control.api.quantities import seconds
 from swingpool_control.api.v1alpha1 import EngineType, InferenceClusterSpec, Pool, PoolRole, RouterType
 from swingpool_control.engine.profile import built_in, built_in_names
@@ -18,7 +19,7 @@ from swingpool_control.resources.worker_volumes import (
     mounts,
     volumes,
 )
-from swingpool_control.vllm import probes
+from swingpool_control.vllm import images, probes
 from swingpool_control.vllm.arguments import worker_arguments
 from swingpool_control.vllm.connector import generation, lease_s
 
@@ -108,7 +109,8 @@ def _template(
     if secrets := [*settings.image_pull_secrets, *spec.engine.image_pull_secrets]:
         pod["imagePullSecrets"] = [{"name": secret} for secret in dict.fromkeys(secrets)]
     if asks_for_accelerators(spec):
-        pod["tolerations"] = [{"key": pool.accelerator.resource, "operator": "Exists", "effect": "NoSchedule"}]
+        if pool.accelerator.resource != CPU:
+            pod["tolerations"] = [{"key": pool.accelerator.resource, "operator": "Exists", "effect": "NoSchedule"}]
         if pool.accelerator.product is not None:
             pod["nodeSelector"] = {pool.accelerator.product_label: pool.accelerator.product}
     return {"metadata": {"labels": labels | _role_labels(spec, pool)}, "spec": pod}
@@ -127,11 +129,11 @@ def _container(spec: InferenceClusterSpec, pool: Pool, settings: RenderSettings)
     simulated = spec.engine.type is EngineType.SIMULATED
     return {
         "name": names.CONTAINER_WORKER,
-        "image": spec.engine.image or (settings.swingpool_image if simulated else settings.vllm_image),
+        "image": _image(spec, pool, settings),
         "imagePullPolicy": settings.image_pull_policy,
         "command": list(SIMULATED_COMMAND if simulated else VLLM_COMMAND),
         "args": worker_arguments(spec, pool),
-        "env": environment(spec),
+        "env": environment(spec, pool),
         "ports": [
             {"name": "http", "containerPort": names.PORT_WORKER, "protocol": "TCP"},
             {"name": "kv", "containerPort": names.PORT_SIDE_CHANNEL, "protocol": "TCP"},
@@ -145,6 +147,12 @@ def _container(spec: InferenceClusterSpec, pool: Pool, settings: RenderSettings)
         "lifecycle": sleep_before_stop(SETTLE_S[spec.router.type]),
         "volumeMounts": mounts(spec),
     }
+
+
+def _image(spec: InferenceClusterSpec, pool: Pool, settings: RenderSettings) -> str:
+    if spec.engine.type is EngineType.SIMULATED:
+        return pool.engine.image or spec.engine.image or settings.swingpool_image
+    return images.image(spec, pool, installed=settings.vllm_image)
 
 
 def _startup(spec: InferenceClusterSpec) -> Manifest:

@@ -1,9 +1,9 @@
 """Where a worker may write, and the variables that tell the engine so."""
 
 from swingpool_control import names
-from swingpool_control.api.v1alpha1 import EngineType, InferenceClusterSpec
+from swingpool_control.api.v1alpha1 import EngineType, InferenceClusterSpec, Pool
 from swingpool_control.resources.metadata import Manifest
-from swingpool_control.vllm import connector
+from swingpool_control.vllm import connector, sleep
 from swingpool_control.vllm.arguments import PROFILE_DIRECTORY
 
 ENVIRONMENT_SIDE_CHANNEL_HOST = "VLLM_NIXL_SIDE_CHANNEL_HOST"
@@ -16,8 +16,8 @@ KEEP_ALIVE_S = 120
 """vLLM drops idle connections after 5 s, and a router that sends on one at that moment sees a reset."""
 
 
-def environment(spec: InferenceClusterSpec) -> list[Manifest]:
-    """Return the variables of a worker's container."""
+def environment(spec: InferenceClusterSpec, pool: Pool) -> list[Manifest]:
+    """Return the variables of the container of a pool's workers."""
     pod_ip = {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}
     variables: list[Manifest] = [
         {"name": ENVIRONMENT_SIDE_CHANNEL_HOST, "valueFrom": pod_ip},
@@ -25,6 +25,8 @@ def environment(spec: InferenceClusterSpec) -> list[Manifest]:
         {"name": "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "value": str(KEEP_ALIVE_S)},
     ]
     variables += [{"name": name, "value": value} for name, value in connector.environment(spec).items()]
+    if pool.replicas.reserve:
+        variables += [{"name": name, "value": value} for name, value in sleep.DEVELOPMENT.items()]
     if spec.engine.type is EngineType.SIMULATED:
         return variables
     return [

@@ -68,7 +68,7 @@ class Simulation:
         self._told = ended
         self._models = _starting_in(_models(spec, profile_text) if known is None else dict(known), settings.startup_s)
         _check(spec, settings)
-        self._gathering = Gathering(spec)
+        self._gathering = Gathering(spec, itl_spread=_itl_spread(self._models.values()))
         self._timeline = Timeline()
         self._counters = Counters()
         policy = _policy(spec, self._models, settings)
@@ -225,6 +225,11 @@ def _starting_in(models: dict[str, PerformanceModel], startup_s: float | None) -
         name: model if startup_s is None or not isinstance(model, LinearModel) else model.starting_in(startup_s)
         for name, model in models.items()
     }
+
+
+def _itl_spread(known: Iterable[PerformanceModel]) -> tuple[float, ...]:
+    """Return how times between tokens spread, over all that is known of it."""
+    return tuple(factor for model in known if isinstance(model, LinearModel) for factor in model.itl_spread)
 
 
 def _policy(spec: InferenceClusterSpec, known: dict[str, PerformanceModel], settings: Settings) -> Deciding:

@@ -48,6 +48,19 @@ class Histogram:
         self.total += part.total
         self.largest = max(self.largest, part.largest)
 
+    def add_bucket(self, bucket: int, count: int) -> None:
+        """Count values of a bucket of which no more is known."""
+        value = math.exp((bucket + 0.5) / _PER_LOG)
+        self.buckets[bucket] = self.buckets.get(bucket, 0) + count
+        self.count += count
+        self.total += value * count
+        self.largest = max(self.largest, value)
+
+    def at_most(self, limit: float) -> int:
+        """Return how many values are at or under a limit, to the width of a bucket."""
+        last = bucket_of(limit)
+        return sum(count for bucket, count in self.buckets.items() if bucket <= last)
+
     @property
     def mean(self) -> float | None:
         """The mean, which is exact; None of nothing."""

@@ -12,6 +12,7 @@ from swingpool_control.simulation.objectives import Limit, good_s, limits
 from swingpool_control.simulation.outcome import Outcome
 from swingpool_control.simulation.pods import Spent
 from swingpool_control.simulation.series import Series, Stay, Window
+from swingpool_control.simulation.spread import Spread
 from swingpool_control.simulation.traffic import Arrival
 
 SHARES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
@@ -93,9 +94,16 @@ class Result:
 
 
 class Gathering:
-    """Counts what happens, as it is told of it."""
+    """Counts what happens, as it is told of it.
 
-    def __init__(self, spec: InferenceClusterSpec) -> None:
+    Args:
+        spec: the cluster's.
+        itl_spread: what times between tokens are multiplied with, each factor as likely as the others; empty for as
+            they come out.
+    """
+
+    def __init__(self, spec: InferenceClusterSpec, *, itl_spread: tuple[float, ...] = ()) -> None:
+        self._spread = Spread(itl_spread) if itl_spread else None
         self._limits = limits(spec.objectives)
         self._good_ttft_s = good_s(spec.objectives.ttft)
         self._good_itl_s = good_s(spec.objectives.itl)
@@ -130,6 +138,8 @@ class Gathering:
     def take_gaps(self, *, now_s: float) -> Histogram:
         """Return the times between tokens that were counted since the last call."""
         taken = self.gaps.take()
+        if self._spread:
+            taken = self._spread.over(taken)
         self.series.gaps(taken, now_s=now_s)
         return taken
 
@@ -162,7 +172,8 @@ class Gathering:
         self.take_gaps(now_s=now_s)
         itl = self.series.itl()
         # TTFT's limits come before ITL's.
-        within = (*self._ttft_within, *self.gaps.within)
+        itl_within = [itl.at_most(limit_s) for limit_s in self._itl_limits_s] if self._spread else self.gaps.within
+        within = (*self._ttft_within, *itl_within)
         ended = self.ended
         return Result(
             policy=policy,

@@ -6,8 +6,10 @@ Simulated workers take vLLM's own arguments, and a few more.
 import math
 
 from swingpool_control import names
+from swingpool_control.api.pools import CPU
 from swingpool_control.api.quantities import seconds
 from swingpool_control.api.v1alpha1 import EngineType, InferenceClusterSpec, Pool, SchedulingPolicy
+from swingpool_control.vllm import sleep
 from swingpool_control.vllm.connector import kv_transfer_config, version_of
 from swingpool_control.vllm.versions import Feature, has
 
@@ -50,7 +52,9 @@ def _layout(pool: Pool) -> list[str]:
     arguments += _optional("--quantization", layout.quantization)
     arguments += ["--kv-cache-dtype", layout.kv_cache_dtype, "--block-size", str(layout.block_size)]
     arguments += _optional("--max-num-batched-tokens", layout.max_batched_tokens)
-    return arguments + _optional("--max-num-seqs", layout.max_sequences)
+    arguments += _optional("--max-num-seqs", layout.max_sequences)
+    # Builds for CPUs refuse the flag, and take the calls without it.
+    return [*arguments, sleep.ENABLE] if pool.replicas.reserve and pool.accelerator.resource != CPU else arguments
 
 
 def _simulation(spec: InferenceClusterSpec, pool: Pool) -> list[str]:

@@ -71,6 +71,7 @@ def generation(spec: InferenceClusterSpec) -> str:
     model = spec.model
     parts = (
         *(spec.engine.type, spec.engine.image, spec.engine.version, model.source or model.name, model.revision),
+        *([images] if (images := [pool.engine.image for pool in spec.pools if pool.engine.image]) else []),
         *(layout.kv_cache_dtype, layout.block_size, kv_transfer_config(spec), sorted(environment(spec).items())),
     )
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:GENERATION_LENGTH]

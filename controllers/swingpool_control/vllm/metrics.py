@@ -80,6 +80,7 @@ METRICS: dict[str, Metric] = {
         ),
     ),
     "output_tokens": _metric("lengths of answers, tokens", Kind.HISTOGRAM, "vllm:request_generation_tokens"),
+    "prompt_lengths": _metric("lengths of prompts, tokens", Kind.HISTOGRAM, "vllm:request_prompt_tokens"),
     "prefill_time": _metric("from batch to first token, s", Kind.HISTOGRAM, "vllm:request_prefill_time_seconds"),
     "iterations": _metric("tokens of each iteration", Kind.HISTOGRAM, "vllm:iteration_tokens_total"),
     "cache_info": _metric("the KV cache's layout", Kind.INFO, "vllm:cache_config_info"),

@@ -142,6 +142,7 @@ def command(
                 name=name,
                 seed=seed,
             ),
+            spreads=kept.spreads.values(),
         )
         output.write_text(profile.model_dump_json(indent=2, exclude_none=True) + "\n", encoding="utf-8")
         page = output.with_suffix(".html")

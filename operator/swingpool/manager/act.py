@@ -8,12 +8,13 @@ from swingpool.kube import KubeError, Object
 from swingpool.kube.kinds import DEPLOYMENT, POD
 from swingpool.kube.objects import annotations_of, labels_of, name_of, namespace_of, uid_of
 from swingpool.manager import replicas
+from swingpool.manager.engine_calls import EngineCalls
 from swingpool.manager.events import Recorder
 from swingpool.manager.metrics import Metrics
 from swingpool.manager.store import Store
 from swingpool.manager.writes import Writes
 from swingpool_control import names
-from swingpool_control.actions import Action, EmitEvent, PatchWorker, SetLimits, SetReplicas
+from swingpool_control.actions import Action, EmitEvent, EngineCall, PatchWorker, SetLimits, SetReplicas
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec, ReplicaMode
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ class Actor:
     store: Store
     recorder: Recorder
     metrics: Metrics
+    engines: EngineCalls
 
     async def carry_out(self, cluster: Object, spec: InferenceClusterSpec, actions: Iterable[Action]) -> Outcome:
         """Carry out actions in their order. A failure ends no other action."""
@@ -71,6 +73,8 @@ class Actor:
         match action:
             case PatchWorker():
                 await self._patch_worker(cluster, action)
+            case EngineCall():
+                self._call_engine(cluster, action)
             case SetReplicas():
                 await self._set_replicas(cluster, spec, action)
             case SetLimits():  # `RouterPoll.limit` tells them, and goes on telling
@@ -85,6 +89,17 @@ class Actor:
         operations = worker_patch(pod, action)
         await self.writes.json_patch(POD, action.pod, namespace=namespace_of(cluster), operations=operations)
         log.info("patched", extra={"action": _describe(action), "why": action.reason})
+
+    def _call_engine(self, cluster: Object, action: EngineCall) -> None:
+        pod = self.store.get(POD, namespace_of(cluster), action.pod)
+        if pod is None or uid_of(pod) != action.uid:
+            raise KubeError(status=404, reason="NotFound", message=f"pod {action.pod} {action.uid} is gone")
+
+        async def write(patch: PatchWorker) -> None:
+            await self._patch_worker(cluster, patch)
+
+        if self.engines.start(pod, action, write):
+            log.info("told an engine", extra={"action": _describe(action)})
 
     async def _set_replicas(self, cluster: Object, spec: InferenceClusterSpec, action: SetReplicas) -> None:
         pool = next((pool for pool in spec.pools if pool.name == action.pool), None)
@@ -142,6 +157,8 @@ def _describe(action: Action) -> str:
             role = action.labels.get(names.LABEL_ROLE)
             change = f"{action.expected_role or '(none)'} -> {role}" if role else "annotations"
             return f"{action.pod}: {change}"
+        case EngineCall():
+            return f"{action.pod}: {action.call}"
         case SetReplicas():
             return f"{action.pool}: {action.replicas} replicas"
         case SetLimits():

@@ -22,6 +22,7 @@ from swingpool.kube.objects import name_of, namespace_of
 from swingpool.manager import health
 from swingpool.manager.act import Actor
 from swingpool.manager.decisions import Decisions
+from swingpool.manager.engine_calls import EngineCalls
 from swingpool.manager.events import Recorder
 from swingpool.manager.lease import Leadership
 from swingpool.manager.metrics import Metrics
@@ -34,8 +35,8 @@ from swingpool.manager.resync import Resync, WatchHealth
 from swingpool.manager.rounds import Rounds
 from swingpool.manager.router_poll import RouterPoll
 from swingpool.manager.store import Key, Store, cluster_of
+from swingpool.manager.worker_poll import WorkerPoll
 from swingpool.manager.writes import Writes
-from swingpool.telemetry.worker_load import WorkerLoads
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +71,8 @@ class Manager:
         self.watch_health = WatchHealth(monotonic=clock, metrics=self.metrics)
         self.resync = Resync(self.kube, self.store, self.watch_health, namespaces=options.namespaces)
         self.routers = RouterPoll(monotonic=clock, port=options.picker_port)
-        self.workers = WorkerLoads(now_unix_s=time.time)
+        self.workers = WorkerPoll(monotonic=time.monotonic, now_unix_s=time.time)
+        self.engines = EngineCalls()
         self.decisions = Decisions()
         self.rounds = self._make_rounds()
         self.queue: WorkQueue[Key] = WorkQueue(self.rounds.round, workers=options.round_workers)
@@ -113,7 +115,7 @@ class Manager:
                 metrics=self.metrics,
                 settings=self._options.rendering,
             ),
-            actor=Actor(writes=writes, store=self.store, recorder=recorder, metrics=self.metrics),
+            actor=Actor(writes=writes, store=self.store, recorder=recorder, metrics=self.metrics, engines=self.engines),
             writes=writes,
             routers=self.routers,
             workers=self.workers,
@@ -226,6 +228,7 @@ class Manager:
             await server.cleanup()
         await self.routers.close()
         await self.workers.close()
+        await self.engines.close()
         await self.kube.close()
 
     def _changed(self, kind: Kind, obj: Object) -> None:

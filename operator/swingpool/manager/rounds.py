@@ -5,7 +5,7 @@ A part that fails is told, tried again later, and stops no other part.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from swingpool.kube import KubeError, Object
@@ -22,17 +22,18 @@ from swingpool.manager.reconcile import BlockedError, Reconciler
 from swingpool.manager.router_poll import RouterPoll
 from swingpool.manager.status_writer import write_status
 from swingpool.manager.store import Key, Store
+from swingpool.manager.worker_poll import WorkerPoll
 from swingpool.manager.writes import Writes
 from swingpool.telemetry.logs import about_cluster
-from swingpool.telemetry.worker_load import WorkerLoads
 from swingpool_control.actions import Action
 from swingpool_control.api.status import FlipRecord, InferenceClusterStatus
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec, RouterType
 from swingpool_control.conditions import status as conditions
 from swingpool_control.conditions.view import InvalidSpecError, build, parse_spec, parse_status
 from swingpool_control.figures import Unknown
-from swingpool_control.observation import RouterObservation, WorkerLoad
+from swingpool_control.observation import RouterObservation
 from swingpool_control.replay.decision import SizingDecision, SwingDecision
+from swingpool_control.reserve import step as reserve
 from swingpool_control.resources.pod_template import PodTemplateError
 from swingpool_control.sizing import step as sizing
 from swingpool_control.sizing.memory import PERIOD_S
@@ -71,7 +72,6 @@ class _Seen:
     generation: int
     spec: InferenceClusterSpec
     router: RouterObservation | Unknown
-    loads: Mapping[str, WorkerLoad]
     models: Models
 
 
@@ -84,7 +84,7 @@ class Rounds:
     actor: Actor
     writes: Writes
     routers: RouterPoll
-    workers: WorkerLoads
+    workers: WorkerPoll
     profiles: Profiles
     decisions: Decisions
     metrics: Metrics
@@ -110,6 +110,7 @@ class Rounds:
         if self.memories.pop(key, None):
             log.info("forgotten", extra={"cluster": f"{key.namespace}/{key.name}"})
         self.routers.forget(key)
+        self.workers.forget(key)
         self.profiles.forget(key)
         self.decisions.forget(key)
         self.actor.recorder.forget(key)
@@ -156,7 +157,7 @@ class Rounds:
         seen = await self._look(key, cluster, spec)
         await self._decide(seen, memory)
         status = conditions.build(
-            self._view(seen, memory),
+            reserve.awake(self._view(seen, memory)),
             plan=memory.plan,
             flips=memory.flips,
             now_unix_s=self.now_unix_s(),
@@ -219,20 +220,18 @@ class Rounds:
             memory.applied_generation = generation
 
     async def _look(self, key: Key, cluster: Object, spec: InferenceClusterSpec) -> _Seen:
-        router: RouterObservation | Unknown = Unknown("the router is external and shows nothing of its state")
-        loads: Mapping[str, WorkerLoad] = {}
         pods = self.store.of_cluster(POD, key)
+        router: RouterObservation | Unknown
         if spec.router.type is RouterType.BUILT_IN:
             router = await self.routers.observe(key, pods)
         else:
-            loads = await self.workers.observe(pods)
+            router = await self.workers.observe(key, pods)
         return _Seen(
             key=key,
             raw_spec=cluster["spec"],
             generation=int(metadata(cluster).get("generation") or 0),
             spec=spec,
             router=router,
-            loads=loads,
             models=await self.profiles.models(key, spec),
         )
 
@@ -250,7 +249,8 @@ class Rounds:
                 log.exception("a decision failed", extra={"loop": part})
 
     async def _size(self, seen: _Seen, memory: ClusterMemory) -> None:
-        view = self._view(seen, memory)
+        whole = self._view(seen, memory)
+        view = reserve.awake(whole)
         if not memory.sizing.now(self.monotonic()) and view.generation == memory.sized_generation:
             return
         memory.sized_generation = view.generation
@@ -259,7 +259,7 @@ class Rounds:
         self.decisions.add(seen.key, SizingDecision(view=view, memory=before, now_unix_s=now_unix_s, result=result))
         memory.sizing_memory, memory.plan = result.memory, result.plan
         self._say(memory, "sizing", result.summary)
-        outcome = await self._act(seen, memory, result.actions)
+        outcome = await self._act(seen, memory, reserve.carry_out(whole, result.actions, now_unix_s=now_unix_s))
         period_s = self.periods.sizing_s
         if result.next_step_s < PERIOD_S:  # workers drain: it looks sooner than usual
             period_s = min(result.next_step_s, period_s)
@@ -268,14 +268,16 @@ class Rounds:
     async def _swing(self, seen: _Seen, memory: ClusterMemory) -> None:
         if not memory.swing.now(self.monotonic()):
             return
-        view, before, now_unix_s = self._view(seen, memory), memory.swing_memory, self.now_unix_s()
+        whole, before, now_unix_s = self._view(seen, memory), memory.swing_memory, self.now_unix_s()
+        view = reserve.awake(whole)
         result = swing.step(view, before, now_unix_s=now_unix_s)
         self.decisions.add(seen.key, SwingDecision(view=view, memory=before, now_unix_s=now_unix_s, result=result))
         memory.swing_memory = result.memory
         self._count_flips(seen.key, memory.flips, result.flips)
         memory.flips = result.flips
         self._say(memory, "swing", result.summary)
-        outcome = await self._act(seen, memory, result.actions)
+        actions = (*result.actions, *reserve.step(whole, now_unix_s=now_unix_s))
+        outcome = await self._act(seen, memory, actions)
         if result.memory.limits is not None:
             await self.routers.limit(seen.key, self.store.of_cluster(POD, seen.key), result.memory.limits)
         for uid in outcome.refused:
@@ -324,7 +326,6 @@ class Rounds:
             pods=self.store.of_cluster(POD, seen.key),
             router=seen.router,
             models=seen.models,
-            loads=seen.loads,
             uncertain=frozenset(memory.uncertain),
         )
 

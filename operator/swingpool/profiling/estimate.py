@@ -5,13 +5,18 @@ of the median of a normal sample, 1.2533 s/sqrt(n), with the spread s from the m
 """
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 LEAST_REPEATS = 5
 MOST_REPEATS = 15
 TOLERANCE = 0.03
 """Half the 95 % interval, of the median: tight enough."""
+
+FACTORS = 20
+"""By which a spread is told: the first and the last are the 2.5th and the 97.5th percentile."""
+
+FEWEST_OF_SPREAD = 2 * FACTORS
 
 _NORMAL_OF_MAD = 1.4826
 _MEDIAN_OF_MEAN = 1.2533
@@ -43,3 +48,19 @@ def enough(samples: Sequence[float], *, tolerance: float = TOLERANCE, least: int
     if len(samples) < least:
         return False
     return len(samples) >= MOST_REPEATS or estimate(samples).half_interval <= tolerance
+
+
+def spread(gaps_s: Sequence[float]) -> tuple[float, ...]:
+    """Return how values spread around their median: as factors, each as likely as the others; none of too few."""
+    if len(gaps_s) < FEWEST_OF_SPREAD:
+        return ()
+    ordered, median = sorted(gaps_s), statistics.median(gaps_s)
+    if median <= 0:
+        return ()
+    ranks = [int((index + 0.5) / FACTORS * len(ordered)) for index in range(FACTORS)]
+    return tuple(ordered[rank] / median for rank in ranks)
+
+
+def typical_spread(spreads: Iterable[Sequence[float]]) -> tuple[float, ...]:
+    """Return the spread that several have together, factor by factor their median; none of none."""
+    return tuple(statistics.median(factors) for factors in zip(*spreads, strict=True))

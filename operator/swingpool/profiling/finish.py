@@ -1,12 +1,14 @@
 """The end of a profiling run: fit, link, provenance, and the page of fit against points."""
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from swingpool.profiling import plot as page
+from swingpool.profiling.estimate import typical_spread
 from swingpool.profiling.plan import Kind
 from swingpool.profiling.result import Samples, link, measured_set
 from swingpool.profiling.worker_facts import WorkerFacts
@@ -35,8 +37,10 @@ class Described:
     seed: int = 0
 
 
-def profile(samples: Samples, facts: WorkerFacts, described: Described) -> Profile:
-    """Return the profile of a measured worker.
+def profile(
+    samples: Samples, facts: WorkerFacts, described: Described, *, spreads: Iterable[Sequence[float]] = ()
+) -> Profile:
+    """Return the profile of a measured worker; `spreads` are those of its times between tokens, point by point.
 
     Raises:
         MeasurementError: there are too few points.
@@ -65,6 +69,8 @@ def profile(samples: Samples, facts: WorkerFacts, described: Described) -> Profi
         rng=np.random.default_rng(described.seed),
     )
     model = found.model()
+    spread = [float(f"{factor:.4g}") for factor in typical_spread(spreads)]
+    found = found.model_copy(update={"itl_spread": spread})
     line = link(samples, lambda context: decode_step_s(model, sequences=1, context_tokens=context))
     if line is None:
         return found

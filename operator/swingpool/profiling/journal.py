@@ -29,6 +29,8 @@ class Journal:
     def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
         self._path = path
         self.samples: dict[Point, tuple[float, ...]] = {}
+        self.spreads: dict[Point, tuple[float, ...]] = {}
+        """How times between tokens spread, where they were measured."""
         head = {"format": FORMAT, "about": dict(about)}
         if path.exists() and path.stat().st_size:
             self._read(head)
@@ -38,10 +40,14 @@ class Journal:
     def __contains__(self, point: Point) -> bool:
         return point in self.samples
 
-    def add(self, point: Point, samples: tuple[float, ...]) -> None:
-        """Keep a point's samples; they are on the disk when this returns."""
+    def add(self, point: Point, samples: tuple[float, ...], *, spread: tuple[float, ...] = ()) -> None:
+        """Keep a point's samples, and how times between tokens spread; they are on the disk when this returns."""
         self.samples[point] = samples
-        self._append({"point": asdict(point), "seconds": [round(sample, 7) for sample in samples]})
+        line: dict[str, Any] = {"point": asdict(point), "seconds": [round(sample, 7) for sample in samples]}
+        if spread:
+            self.spreads[point] = spread
+            line["spread"] = [round(factor, 4) for factor in spread]
+        self._append(line)
 
     def _append(self, line: Mapping[str, Any]) -> None:
         with self._path.open("a", encoding="utf-8") as file:
@@ -50,9 +56,9 @@ class Journal:
     def _read(self, head: Mapping[str, Any]) -> None:
         try:
             first, *rest = [json.loads(line) for line in self._path.read_text(encoding="utf-8").splitlines()]
-            points = {
-                Point(**line["point"] | {"kind": Kind(line["point"]["kind"])}): tuple(line["seconds"]) for line in rest
-            }
+            found = [(Point(**line["point"] | {"kind": Kind(line["point"]["kind"])}), line) for line in rest]
+            points = {point: tuple(line["seconds"]) for point, line in found}
+            spreads = {point: tuple(line["spread"]) for point, line in found if "spread" in line}
         except (ValueError, KeyError, TypeError) as error:
             raise JournalError(f"{self._path} is no journal of a profiling run: {error}; remove it") from error
         if first != head:
@@ -60,4 +66,4 @@ class Journal:
                 f"{self._path} holds samples of another worker, version or setting: remove it, or name another with "
                 f"--journal. It was: {json.dumps(first.get('about'))}"
             )
-        self.samples = points
+        self.samples, self.spreads = points, spreads

@@ -40,6 +40,8 @@ class Sampler:
         self._random = random
         self._prompts: tuple[Point | None, list[list[int]]] = (None, [])
         """Those of the point that is being measured: once they are in the prefix cache, they stay there."""
+        self.gaps_s: list[float] = []
+        """Times between tokens of decode steps, since whoever reads it emptied it."""
 
     async def sample(self, point: Point) -> float:
         """Return one sample, in seconds.
@@ -52,7 +54,9 @@ class Sampler:
                 return (await self._worker.stream(self._prompt(point.prompt_tokens), tokens=1)).ttft_s
             case Kind.DECODE:
                 streams, _ = await self._decoding(point, beside=None)
-                return step_s(streams)
+                steps = together(streams)
+                self.gaps_s += [gap for gaps in steps for gap in gaps]
+                return step_s(steps)
             case Kind.MIXED:
                 streams, prompt = await self._decoding(point, beside=self._prompt(point.prompt_tokens))
                 return slowed_s(streams, prompt)
@@ -97,24 +101,30 @@ class Sampler:
         return [self._random.randint(*TOKEN_IDS) for _ in range(tokens)]
 
 
-def step_s(streams: Sequence[Timed]) -> float:
-    """Return the time of a decode step: the median between two tokens while all sequences generate.
-
-    The median, as everywhere here: what a busy machine adds to a few steps is not the engine's.
+def together(streams: Sequence[Timed]) -> list[list[float]]:
+    """Return the times between tokens while all sequences generate, by sequence.
 
     Raises:
         WorkerError: that time spans too few steps.
     """
     begin_s = max(one.token_s[0] for one in streams)
     end_s = min(one.token_s[-1] for one in streams)
-    steps = []
+    found = []
     for one in streams:
         within = [at_s for at_s in one.token_s if begin_s <= at_s <= end_s]
         if len(within) > LEAST_STEPS:
-            steps.append(statistics.median(after - before for before, after in itertools.pairwise(within)))
-    if not steps:
+            found.append([after - before for before, after in itertools.pairwise(within)])
+    if not found:
         raise WorkerError(f"the sequences were under way together for fewer than {LEAST_STEPS} steps")
-    return statistics.fmean(steps)
+    return found
+
+
+def step_s(steps: Sequence[Sequence[float]]) -> float:
+    """Return the time of a decode step, by the times between tokens of several sequences: their medians' mean.
+
+    The median, as everywhere here: what a busy machine adds to a few steps is not the engine's.
+    """
+    return statistics.fmean(statistics.median(gaps) for gaps in steps)
 
 
 def slowed_s(streams: Sequence[Timed], prompt: Timed | None) -> float:

@@ -51,10 +51,11 @@ async def run(
     for number, point in enumerate(missing, start=1):
         await _idle(worker, wait_s=wait_s, say=say)
         await sampler.sample(point)  # the first of a kind is slower: buffers and compiled code are made
+        sampler.gaps_s.clear()
         samples: list[float] = []
         while not estimate.enough(samples, tolerance=tolerance, least=least_repeats):
             samples.append(await sampler.sample(point))
-        journal.add(point, tuple(samples))
+        journal.add(point, tuple(samples), spread=estimate.spread(sampler.gaps_s))
         found = estimate.estimate(samples)
         say(
             f"{number} of {len(missing)}: {point.name}: {found.seconds * 1e3:.2f} ms, "

@@ -42,6 +42,8 @@ class Driver:
         self._timer: asyncio.Handle | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.side_channel: SideChannel | None = None
+        self.asleep = False
+        """Whether it computes nothing, whatever it is asked for."""
 
     @property
     def now_s(self) -> float:
@@ -52,6 +54,11 @@ class Driver:
     def idle(self) -> bool:
         """Whether it works on nothing and keeps nothing for other workers."""
         return self._engine.idle and not self._engine.leases and not self._tasks
+
+    @property
+    def jobs(self) -> int:
+        """Requests that have not ended."""
+        return len(self._jobs)
 
     # Requests
 
@@ -86,6 +93,22 @@ class Driver:
         for job in list(self._jobs.values()):
             self.abort(job)
             job.sink.failed()
+
+    def sleep(self, *, forget: bool) -> None:
+        """Compute nothing from now on; what is under way ends unfinished.
+
+        Args:
+            forget: whether the KV cache goes with its memory.
+        """
+        self.asleep = True
+        self.fail_all()
+        if forget:
+            self._engine.pool.forget_all()
+
+    def wake(self) -> None:
+        """Compute again: first what came meanwhile."""
+        self.asleep = False
+        self._kick()
 
     # What other workers pull
 
@@ -127,6 +150,9 @@ class Driver:
                 start_s = self._due_s
             ended, self._iteration = self._iteration, None
             self._deliver(ended, self._engine.complete(now_s=start_s), now_s)
+        if self.asleep:
+            self._timer = None
+            return
         following = self._engine.schedule(now_s=start_s)
         for transfer in self._engine.take_transfers():
             self._start_transfer(transfer)

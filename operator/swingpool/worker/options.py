@@ -54,6 +54,9 @@ class Options:
     kv_transfer: KVTransfer | None
     shutdown_timeout_s: float
     startup_delay_s: float
+    wake_delay_s: float
+    development: bool
+    """Whether calls for development are answered: sleep and waking."""
     keep_alive_s: float
     seed: int
     speedup: float
@@ -88,6 +91,8 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
         kv_transfer=_kv_transfer(known.kv_transfer_config, environment),
         shutdown_timeout_s=_not_negative("--shutdown-timeout", known.shutdown_timeout),
         startup_delay_s=_not_negative("--startup-delay", known.startup_delay),
+        wake_delay_s=_not_negative("--wake-delay", known.wake_delay),
+        development=environment.get("VLLM_SERVER_DEV_MODE", "0") not in ("", "0"),
         keep_alive_s=_environment_number(environment, "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", 5.0),
         seed=known.seed,
         speedup=speedup,
@@ -122,12 +127,18 @@ def _parser() -> argparse.ArgumentParser:
         same.add_argument(*flags, help=argparse.SUPPRESS)
     for flags in (("--pipeline-parallel-size", "-pp"), ("--data-parallel-size", "-dp")):
         same.add_argument(*flags, type=_count, help=argparse.SUPPRESS)
-    for flags in (("--enable-expert-parallel", "-ep"), ("--enforce-eager",), ("--trust-remote-code",)):
+    for flags in (
+        ("--enable-expert-parallel", "-ep"),
+        ("--enforce-eager",),
+        ("--trust-remote-code",),
+        ("--enable-sleep-mode",),
+    ):
         same.add_argument(*flags, action="store_true", help=argparse.SUPPRESS)
     own = parser.add_argument_group("of the simulation")
     own.add_argument("--profile", metavar="NAME|FILE", help="performance profile; default: one that fits, else demo")
     own.add_argument("--accelerator", metavar="PRODUCT", help="product label by which a profile is chosen")
     own.add_argument("--speedup", type=float, default=1.0, help="how much faster than the profile")
+    own.add_argument("--wake-delay", type=float, default=1.0, metavar="SECONDS", help="from sleep to serving")
     own.add_argument("--startup-delay", type=float, default=0.0, metavar="SECONDS", help="not ready for so long")
     return parser
 

@@ -18,6 +18,7 @@ from swingpool.worker.metrics import Metrics
 from swingpool.worker.options import Options
 from swingpool.worker.protocol import Generation, RequestError
 from swingpool.worker.render import Envelope
+from swingpool.worker.sleeping import Sleeping
 from swingpool.worker.transfer import Remote, remote_of
 from swingpool_control.engine.work import Request
 
@@ -76,6 +77,8 @@ class Api:
         app.router.add_get("/faults", self._list_faults)
         app.router.add_post("/faults", self._set_fault)
         app.router.add_delete("/faults", self._clear_faults)
+        if self._options.development:
+            Sleeping(self._driver, wake_s=self._options.wake_delay_s).attach(app)
         return app
 
     @web.middleware

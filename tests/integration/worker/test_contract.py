@@ -3,6 +3,7 @@
 Run it against one: `SWINGPOOL_WORKER_URL=http://... SWINGPOOL_WORKER_URL_2=http://... pytest <this file>`.
 """
 
+import asyncio
 import json
 import uuid
 
@@ -308,3 +309,50 @@ async def test_blocks_that_nobody_fetches_are_freed_when_their_lease_ends(worker
     )
     whole = await worker.completion(prompt=text, max_tokens=8, ignore_eos=True)
     assert late["choices"] == whole["choices"]
+
+
+# Sleep
+
+
+async def test_asleep_it_is_healthy_and_serves_what_came_once_it_is_awake(worker: Client) -> None:
+    words = prompt(70)
+    await worker.completion(prompt=words, max_tokens=1, ignore_eos=True)
+    assert await worker.raw("/sleep?level=1", b"") == (200, {"status": "sleeping", "level": 1})
+    assert await asleep(worker)
+    assert (await worker.get("/health")).status == 200
+    task = asyncio.create_task(worker.completion(prompt=words, max_tokens=2, ignore_eos=True))
+    hits = await worker.metric("vllm:prefix_cache_hits_total")
+    done, _ = await asyncio.wait([task], timeout=0.5)
+    assert not done, "an engine that sleeps computes nothing"
+    status, body = await worker.raw("/wake_up", b"")
+    assert (status, body["status"]) == (200, "awake")
+    assert not await asleep(worker)
+    assert (await task)["usage"]["completion_tokens"] == 2
+    assert await worker.metric("vllm:prefix_cache_hits_total") == hits, "the KV cache went with its memory"
+
+
+async def test_what_runs_when_an_engine_is_put_to_sleep_comes_to_its_end_first(worker: Client) -> None:
+    task = asyncio.create_task(worker.completion(prompt=prompt(), max_tokens=60, ignore_eos=True))
+    await until_async("it runs", lambda: runs(worker))
+    assert (await worker.raw("/sleep?level=1&mode=wait", b""))[0] == 200
+    assert await asleep(worker)
+    assert (await task)["choices"][0]["finish_reason"] == "length"
+    assert (await worker.raw("/wake_up", b""))[0] == 200
+
+
+async def test_a_sleeping_worker_can_be_told_so_twice(worker: Client) -> None:
+    for path, word in (("/sleep?level=1", "sleeping"), ("/wake_up", "awake")):
+        for _ in range(2):
+            status, body = await worker.raw(path, b"")
+            assert (status, body["status"]) == (200, word)
+
+
+async def asleep(worker: Client) -> bool:
+    """Return what a worker says of its sleep."""
+    body: dict[str, bool] = await (await worker.get("/is_sleeping")).json()
+    return body["is_sleeping"]
+
+
+async def runs(worker: Client) -> bool:
+    """Return whether a worker runs a request."""
+    return await worker.metric("vllm:num_requests_running") == 1

@@ -8,6 +8,7 @@ import pytest
 from swingpool.kube import KubeError, Object
 from swingpool.kube.kinds import POD
 from swingpool.manager.act import Actor, worker_patch
+from swingpool.manager.engine_calls import EngineCalls
 from swingpool.manager.events import Recorder
 from swingpool.manager.metrics import Metrics
 from swingpool.manager.store import Store
@@ -89,7 +90,13 @@ class Refusing:
 async def test_what_became_of_a_patch_that_failed(status: int | None, *, refused: bool, uncertain: bool) -> None:
     store = Store(lambda kind, obj: None)
     store.upsert(POD, {"metadata": {"namespace": "ns", "name": "p", "uid": "u", "resourceVersion": "1"}})
-    actor = Actor(writes=cast(Writes, Refusing(status)), store=store, recorder=cast(Recorder, None), metrics=Metrics())
+    actor = Actor(
+        writes=cast(Writes, Refusing(status)),
+        store=store,
+        recorder=cast(Recorder, None),
+        metrics=Metrics(),
+        engines=EngineCalls(),
+    )
     cluster: Object = {"metadata": {"namespace": "ns", "name": "chat"}}
     change = replace(action(), labels={names.LABEL_ROLE: "prefill"})
     outcome = await actor.carry_out(cluster, cast(InferenceClusterSpec, None), [change])

@@ -7,10 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swingpool.profiling.estimate import LEAST_REPEATS, MOST_REPEATS, enough, estimate
+from swingpool.profiling.estimate import (
+    FACTORS,
+    LEAST_REPEATS,
+    MOST_REPEATS,
+    enough,
+    estimate,
+    spread,
+    typical_spread,
+)
 from swingpool.profiling.journal import Journal, JournalError
 from swingpool.profiling.plan import SHARE_OF_KV, Bounds, Kind, Point, points, tokens_in_flight
-from swingpool.profiling.points import slowed_s, step_s
+from swingpool.profiling.points import slowed_s, step_s, together
 from swingpool.profiling.result import link
 from swingpool.profiling.target import Target, of_pod
 from swingpool.profiling.wire import Timed, WorkerError
@@ -56,12 +64,24 @@ def test_it_is_repeated_often_enough_and_not_for_ever(samples: list[float]) -> N
         assert enough(samples)
 
 
+def test_a_spread_is_told_by_factors_that_are_equally_likely() -> None:
+    even = [0.01 + 0.0001 * number for number in range(201)]
+    factors = spread(even)
+    assert len(factors) == FACTORS
+    assert factors == tuple(sorted(factors))
+    assert factors[0] == pytest.approx(0.525, abs=0.01)
+    assert factors[-1] == pytest.approx(1.475, abs=0.01)
+    assert spread([0.01] * 5) == (), "a handful tells nothing"
+    assert typical_spread([factors, factors, [9.0] * FACTORS]) == factors
+    assert typical_spread([]) == ()
+
+
 def test_a_step_is_the_time_in_which_all_generate_by_its_tokens() -> None:
     early = Timed(sent_s=0.0, token_s=tuple(0.1 * number for number in range(20)))
     late = Timed(sent_s=0.5, token_s=tuple(1.0 + 0.1 * number for number in range(20)))
-    assert step_s([early, late]) == pytest.approx(0.1)
+    assert step_s(together([early, late])) == pytest.approx(0.1)
     with pytest.raises(WorkerError, match="fewer than"):
-        step_s([early, Timed(sent_s=1.7, token_s=(1.8, 1.9, 2.0))])
+        together([early, Timed(sent_s=1.7, token_s=(1.8, 1.9, 2.0))])
 
 
 def test_a_prompt_beside_shows_as_the_longest_gap() -> None:
@@ -87,6 +107,9 @@ def test_a_journal_goes_on_where_it_was(tmp_path: Path) -> None:
     path, point = tmp_path / "journal", Point(kind=Kind.DECODE, sequences=2, context_tokens=64)
     Journal(path, {"version": "1"}).add(point, (0.1, 0.2))
     assert Journal(path, {"version": "1"}).samples == {point: (0.1, 0.2)}
+    again, other = Journal(path, {"version": "1"}), Point(kind=Kind.DECODE, sequences=1, context_tokens=64)
+    again.add(other, (0.1,), spread=(0.9, 1.1))
+    assert Journal(path, {"version": "1"}).spreads == {other: (0.9, 1.1)}
     with pytest.raises(JournalError, match="another worker"):
         Journal(path, {"version": "2"})
     path.write_text("no journal\n")

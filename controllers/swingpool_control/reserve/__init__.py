@@ -1,0 +1,1 @@
+"""Workers that sleep instead of ending, and are woken before new ones are made: a pool's warm reserve."""
