@@ -18,6 +18,7 @@ from swingpool.profiling.target import find
 from swingpool.profiling.wire import WorkerClient, WorkerError
 from swingpool.profiling.worker_facts import WorkerFacts
 
+STANDARD_OUTPUT = Path("-")
 Positive = click.FloatRange(min=0, min_open=True)
 NotNegative = click.FloatRange(min=0)
 Count = click.IntRange(min=1)
@@ -80,9 +81,22 @@ class _Asked:
 @click.option("--journal", type=click.Path(dir_okay=False, path_type=Path), help="Default: beside the profile.")
 @click.option("--name", help="The profile's name. Default: from model and accelerator.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the prompts, and of the error's halves.")
-@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="File to write.")
+@click.option(
+    "-o", "--output", required=True, type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    help="File to write; - for the profile alone on standard output, in one line.",
+)  # fmt: skip
 @click.option("--force", is_flag=True, help="Overwrite the profile if it exists; the journal is kept.")
+@click.option("--job", "as_job", is_flag=True, help="Measure from a Job within the cluster, and fetch the profile.")
+@click.option("--image", help="Of the Job: Swingpool's.")
+@click.option("--job-name", default="swingpool-profile", show_default=True, help="Of the Job and its ServiceAccount.")
+@click.option("--job-deadline-s", type=Count, default=7200, show_default=True, help="The longest that the Job may run.")
+@click.option("--image-pull-secret", "pull_secrets", multiple=True, help="Of the Job. May be repeated.")
+@click.option("--config-map", help="With --job: a ConfigMap to write the profile into as well.")
+@click.option("--print-job", is_flag=True, help="With --job: print what would be made, and make nothing.")
+@click.pass_context
 def command(
+    context: click.Context,
+    /,
     *,
     worker: str,
     pair: str | None,
@@ -104,6 +118,13 @@ def command(
     seed: int,
     output: Path,
     force: bool,
+    as_job: bool,
+    image: str | None,
+    job_name: str,
+    job_deadline_s: int,
+    pull_secrets: tuple[str, ...],
+    config_map: str | None,
+    print_job: bool,
 ) -> None:
     """Measure a worker, and write its profile.
 
@@ -112,8 +133,26 @@ def command(
     """
     from swingpool.profiling import finish
 
-    if output.exists() and not force:
+    if output != STANDARD_OUTPUT and output.exists() and not force:
         raise click.ClickException(f"{output} exists; --force overwrites it")
+    if as_job:
+        if image is None:
+            raise click.UsageError("--job needs --image: the Swingpool image that the cluster can pull")
+        from swingpool.cli import profile_job
+
+        job = profile_job.JobAsked(
+            name=job_name,
+            namespace=namespace,
+            image=image,
+            deadline_s=job_deadline_s,
+            pull_secrets=pull_secrets,
+            config_map=config_map,
+            only_print=print_job,
+        )
+        profile_job.run(job, worker, pair, context.params, output)
+        return
+    if output == STANDARD_OUTPUT and journal is None:
+        raise click.UsageError("-o - needs --journal: there is no file to keep it beside")
     asked = _Asked(
         worker=worker,
         pair=pair,
@@ -144,6 +183,9 @@ def command(
             ),
             spreads=kept.spreads.values(),
         )
+        if output == STANDARD_OUTPUT:
+            click.echo(profile.model_dump_json(exclude_none=True))
+            return
         output.write_text(profile.model_dump_json(indent=2, exclude_none=True) + "\n", encoding="utf-8")
         page = output.with_suffix(".html")
         finish.plot(page, profile, kept.samples, facts, max_batched_tokens=max_batched_tokens)

@@ -15,7 +15,7 @@ from lightkube.core.resource import NamespacedResourceG
 from lightkube.types import PatchType
 
 from swingpool.kube.errors import FAILURES, KubeError, error_from
-from swingpool.kube.kinds import Kind, kind_of
+from swingpool.kube.kinds import POD, Kind, kind_of
 from swingpool.kube.objects import Object, name_of, namespace_of
 
 CallObserver = Callable[[str, str, int | None], None]
@@ -140,6 +140,14 @@ class Kube:
         """Delete an object; its dependents go in the background."""
         call = self.lightkube.delete(kind.resource, name, namespace=namespace)
         await self._done("delete", kind, f"{namespace}/{name}", call)
+
+    async def log(self, pod: str, *, namespace: str) -> tuple[str, ...]:
+        """Return what a pod's only container has written since it started, line by line."""
+
+        async def lines() -> tuple[str, ...]:
+            return tuple([line async for line in self.lightkube.log(pod, namespace=namespace, newlines=False)])
+
+        return await self._done("get", POD, f"{namespace}/{pod}/log", lines())
 
     def watch_once(
         self, kind: Kind, *, namespace: str | None, labels: dict[str, str] | None, resource_version: str

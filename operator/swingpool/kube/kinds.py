@@ -49,6 +49,7 @@ ROLE = Kind(group="rbac.authorization.k8s.io", version="v1", kind="Role", plural
 ROLE_BINDING = Kind(group="rbac.authorization.k8s.io", version="v1", kind="RoleBinding", plural="rolebindings")
 POD_DISRUPTION_BUDGET = Kind(group="policy", version="v1", kind="PodDisruptionBudget", plural="poddisruptionbudgets")
 LEASE = Kind(group="coordination.k8s.io", version="v1", kind="Lease", plural="leases")
+JOB = Kind(group="batch", version="v1", kind="Job", plural="jobs")
 INFERENCE_CLUSTER = Kind(group=names.GROUP, version=names.VERSION, kind=names.KIND, plural=names.PLURAL)
 
 ALL = (
@@ -62,6 +63,7 @@ ALL = (
     ROLE_BINDING,
     POD_DISRUPTION_BUDGET,
     LEASE,
+    JOB,
     INFERENCE_CLUSTER,
 )
 
