@@ -4,8 +4,11 @@ Requests have the lengths of the Azure conversation and code traces, in pairs; a
 Gamma distribution. Load is the share of the most prompts that the prefill workers compute; decode workers are as many
 as bring them to loads between a third and nine tenths. The simulation places by the live router's own functions.
 
-A percentile of a simulation has an error of its own, the larger the burstier and the more loaded: several seeds tell
-how large (95% confidence, Student's t over the seeds), and the table shows it beside the difference.
+A percentile of a simulation has an error of its own, the larger the burstier and the more loaded. Two things keep it
+small. Gaps and lengths are drawn evenly from their distributions and shuffled, so that each run has the load that it
+should have. And the same prompts go through the queue of prefill workers alone, which is quick enough for millions: how
+far a run's queue was off its own long mean corrects what the run found (a control variate, as a ratio). What is left is
+told beside the difference, with 95% confidence over the seeds.
 """
 
 import math
@@ -15,6 +18,10 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 from statistics import fmean, median, stdev
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaincinv
 
 from benchmarks.harness import DATA, Run, main
 from swingpool.traffic import azure
@@ -27,6 +34,8 @@ from swingpool_control.simulation.policies.interface import Policy
 from swingpool_control.simulation.policies.live import Features, Live
 from swingpool_control.simulation.settings import Settings
 from swingpool_control.simulation.traffic import Arrival
+from swingpool_control.sizing import prefill_queue
+from swingpool_control.sizing.prefill_queue import Order
 from swingpool_control.sizing.queueing import Group, Prediction, decode_rate, predict, prefill_rate
 from swingpool_control.sizing.traffic import Traffic, lengths_of
 
@@ -47,6 +56,10 @@ STUDENT_T = 3.18
 """Of 95% and 3 degrees of freedom."""
 WARM_UP = 0.1
 """Share of each simulation's requests that fill the queues and are not counted."""
+REQUESTS = 4000
+"""Of each simulation at Poisson arrivals and moderate load."""
+LONG, LONG_SEEDS = 8, 6
+"""How much longer the runs of the queue alone are, and how many of them."""
 HEAVY = 0.9
 """Load from which on optimism is not held against the prediction."""
 
@@ -74,6 +87,28 @@ class Found:
     value: float
     half_width: float
     """Of its confidence interval, as a share of the value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requests:
+    """Requests in the order of their arrival."""
+
+    at_s: list[float]
+    pairs: list[tuple[int, int]]
+    """Tokens of prompt and answer."""
+
+    def __iter__(self) -> Iterator[Arrival]:
+        for at_s, (prompt, output) in zip(self.at_s, self.pairs, strict=True):
+            yield Arrival(at_s, prompt, output)
+
+
+def requests(pairs: list[tuple[int, int]], *, variation: float, rate: float, count: int, seed: str) -> Requests:
+    """Return requests whose gaps and lengths are drawn evenly from their distributions, in a random order."""
+    random, shape = Random(seed), 1.0 / (variation * variation)
+    gaps = gammaincinv(shape, (np.array(random.sample(range(count), count)) + random.random()) / count) / (shape * rate)
+    drawn = [pairs[int((number + random.random()) / count * len(pairs))] for number in range(count)]
+    random.shuffle(drawn)
+    return Requests(at_s=np.cumsum(gaps).tolist(), pairs=drawn)
 
 
 def points(*, quick: bool) -> list[Point]:
@@ -128,7 +163,8 @@ class Judge:
 
     def __init__(self, run: Run, pairs: dict[str, list[tuple[int, int]]]) -> None:
         self._run = run
-        self._pairs = pairs
+        # By prompt length, so that even draws are even over prompts.
+        self._pairs = {kind: sorted(found) for kind, found in pairs.items()}
         self._lengths = {kind: lengths_of(found) for kind, found in pairs.items()}
         self._models: dict[str, PerformanceModel] = {name: built_in(name).model() for name in PROFILES}
 
@@ -148,32 +184,54 @@ class Judge:
         """Return p95 of TTFT and of ITL."""
         # The burstier and the nearer to saturation, the longer until the queue is what it will be.
         longer = (1.0 + point.variation * point.variation / 4) * max(1.0, 0.2 / (1.0 - point.load))
-        each = 1000 if self._run.quick else int(2000 * longer)
-        ttft, itl = [], []
+        count = 1000 if self._run.quick else int(REQUESTS * longer)
+        ttft, itl, queue = [], [], []
         for seed in range(SEEDS):
-            seen: list[Outcome] = []
-            result = Simulation(
-                _spec(point.profile, point.prefill, decode),
-                self._arrivals(point, rate, each, f"{self._run.seed} {seed} {point}"),
-                Settings(policy=FIXED, prefix_caching=False, swing_period_s=600.0, queue_timeout_s=math.inf),
-                failures=Random(0),
-                ended=seen.append,
-            ).run()
-            times = sorted(
-                math.inf if one.ttft_s is None else one.ttft_s for one in seen if one.number >= WARM_UP * each
-            )
-            ttft.append(times[math.ceil(LEVEL * len(times)) - 1])
-            itl.append(result.itl.p95_s or 0.0)
-        return _over(ttft), _over(itl)
+            asked = self._requests(point, rate, count, f"{seed}")
+            first_s, between_s = self._simulated(point, decode, asked)
+            ttft.append(first_s)
+            itl.append(between_s)
+            queue.append(self._queue(point, asked))
+        long = [
+            self._queue(point, self._requests(point, rate, LONG * count, f"long {seed}")) for seed in range(LONG_SEEDS)
+        ]
+        return _controlled(ttft, queue, long), _over(itl)
 
-    def _arrivals(self, point: Point, rate: float, count: int, seed: str) -> Iterator[Arrival]:
-        random, lengths = Random("arrivals " + seed), Random("lengths " + seed)
-        shape = 1.0 / (point.variation * point.variation)
-        at_s = 0.0
-        for _ in range(count):
-            at_s += random.gammavariate(shape, 1.0 / (shape * rate))
-            prompt, output = lengths.choice(self._pairs[point.kind])
-            yield Arrival(at_s, prompt, output)
+    def _simulated(self, point: Point, decode: int, asked: Requests) -> tuple[float, float]:
+        seen: list[Outcome] = []
+        result = Simulation(
+            _spec(point.profile, point.prefill, decode),
+            iter(asked),
+            Settings(policy=FIXED, prefix_caching=False, swing_period_s=600.0, queue_timeout_s=math.inf),
+            failures=Random(0),
+            ended=seen.append,
+        ).run()
+        since = WARM_UP * len(asked.at_s)
+        ttft = [math.inf if one.ttft_s is None else one.ttft_s for one in seen if one.number >= since]
+        return _percentile(ttft), result.itl.p95_s or 0.0
+
+    def _queue(self, point: Point, asked: Requests) -> float:
+        """Return p95 of the time until a prompt is computed, by the queue of the prefill workers alone."""
+        model = self._models[point.profile]
+        sizes = {prompt: number for number, prompt in enumerate(sorted({prompt for prompt, _ in asked.pairs}))}
+        done_s = prefill_queue.computed_s(
+            [model] * point.prefill,
+            asked.at_s,
+            [sizes[prompt] for prompt, _ in asked.pairs],
+            [prefill_queue.prompt(model, tokens=prompt, cached_share=0.0) for prompt in sizes],
+            Order(),
+        )
+        since = int(WARM_UP * len(done_s))
+        return _percentile([end_s - at_s for end_s, at_s in zip(done_s[since:], asked.at_s[since:], strict=True)])
+
+    def _requests(self, point: Point, rate: float, count: int, seed: str) -> Requests:
+        return requests(
+            self._pairs[point.kind],
+            variation=point.variation,
+            rate=rate,
+            count=count,
+            seed=f"{self._run.seed} {seed} {point}",
+        )
 
 
 def measure(run: Run) -> None:
@@ -187,17 +245,31 @@ def measure(run: Run) -> None:
     chosen = points(quick=run.quick)
     compared: dict[str, list[Compared]] = {"ttft": [], "itl": []}
     for number, point in enumerate(chosen, 1):
-        prediction, rate, decode = judge.predicted(point)
-        ttft, itl = judge.simulated(point, rate, decode)
-        compared["ttft"].append(Compared(point=point, predicted=prediction.ttft_s[LEVEL], found=ttft))
-        compared["itl"].append(Compared(point=point, predicted=prediction.itl_s[LEVEL], found=itl))
+        made = run.part(str(point), partial(_point, judge, point))
+        for name, unit, factor in (("ttft", "s", 1.0), ("itl", "ms", 1000.0)):
+            predicted, value, half_width = made[name]
+            one = Compared(point=point, predicted=predicted, found=Found(value=value, half_width=half_width))
+            compared[name].append(one)
+            made[f"{name}_told"] = one.told(unit, factor)
         run.say(
-            f"{number:3}/{len(chosen)} {point}, {decode} decode at {prediction.decode_load:.2f}: "
-            f"TTFT {compared['ttft'][-1].told('s', 1.0)}; ITL {compared['itl'][-1].told('ms', 1000.0)}"
+            f"{number:3}/{len(chosen)} {point}, {made['decode']} decode at {made['decode_load']:.2f}: "
+            f"TTFT {made['ttft_told']}; ITL {made['itl_told']}"
         )
     run.figures["points"] = len(chosen)
     for name, found in compared.items():
         _judge(run, name, found)
+
+
+def _point(judge: Judge, point: Point) -> dict[str, Any]:
+    """Predict and simulate one point; both percentiles as predicted, found and half the width of the interval."""
+    prediction, rate, decode = judge.predicted(point)
+    ttft, itl = judge.simulated(point, rate, decode)
+    return {
+        "decode": decode,
+        "decode_load": prediction.decode_load,
+        "ttft": (prediction.ttft_s[LEVEL], ttft.value, ttft.half_width),
+        "itl": (prediction.itl_s[LEVEL], itl.value, itl.half_width),
+    }
 
 
 def _judge(run: Run, name: str, compared: list[Compared]) -> None:
@@ -213,6 +285,25 @@ def _judge(run: Run, name: str, compared: list[Compared]) -> None:
     run.at_most(f"median error of {name} p95", median(errors), 0.10)
     run.at_most(f"p95 error of {name} p95", errors[math.ceil(0.95 * len(errors)) - 1], 0.25)
     run.at_most(f"worst optimism of {name} p95 below load {HEAVY:g}", max(0.0, *(-one.error for one in below)), 0.10)
+
+
+def _percentile(values: list[float]) -> float:
+    return sorted(values)[math.ceil(LEVEL * len(values)) - 1]
+
+
+def _controlled(values: list[float], queue: list[float], long: list[float]) -> Found:
+    """Return the mean of values, each brought from the queue that its run had to the queue's own long mean.
+
+    Args:
+        values: of each seed.
+        queue: the control of each seed.
+        long: the control, of longer and other runs.
+    """
+    ratio, mean = fmean(values) / fmean(queue), fmean(long)
+    left = stdev(value - ratio * control for value, control in zip(values, queue, strict=True))
+    of_runs = STUDENT_T * left / math.sqrt(len(values)) / fmean(values)
+    of_long = 2.57 * stdev(long) / math.sqrt(len(long)) / mean
+    return Found(value=ratio * mean, half_width=math.hypot(of_runs, of_long))
 
 
 def _over(values: list[float]) -> Found:
@@ -236,4 +327,4 @@ def _spec(profile: str, prefill: int, decode: int) -> InferenceClusterSpec:
 
 
 if __name__ == "__main__":
-    sys.exit(main("queueing_error", measure, takes="fifteen to thirty minutes of one core"))
+    sys.exit(main("queueing_error", measure, takes="about half an hour of one core"))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 from benchmarks.harness import Run, main
 from swingpool_control import names
@@ -85,23 +86,31 @@ def measure(run: Run) -> None:
 def _stationary(run: Run) -> None:
     hours = 1 / 6 if run.quick else 6.0
     kind = _kind(EVEN)
+    ends_s = SETTLE_S + 3600.0 * hours
     per_hour = []
     for level in LEVELS:
-        ends_s = SETTLE_S + 3600.0 * hours
-        result = _simulate(_poisson(_steady(kind.rate(level)), (kind, kind), ends_s, run.seed))
-        flips = [at_s for at_s, _ in _flips(result) if at_s >= SETTLE_S]
-        per_hour.append(len(flips) / hours)
+        made = run.part(
+            f"stationary {level:g}",
+            partial(_held, _poisson(_steady(kind.rate(level)), (kind, kind), ends_s, run.seed)),
+        )
+        per_hour.append(made["flips"] / hours)
         run.say(
-            f"stationary, load {level:g}, {hours:.2g} h: {len(flips)} flips after the first {SETTLE_S:.0f} s, "
-            f"{result.attainment:.1%} met TTFT and ITL"
+            f"stationary, load {level:g}, {hours:.2g} h: {made['flips']} flips after the first {SETTLE_S:.0f} s, "
+            f"{made['attainment']:.1%} met TTFT and ITL"
         )
         run.figures[f"stationary_{level:g}"] = {
             "hours": round(hours, 2),
             "requests_per_s": round(kind.rate(level), 2),
-            "flips": len(flips),
-            "attainment": round(result.attainment or 0.0, 4),
+            **made,
         }
     run.at_most("flips per hour under a stationary load, the worst of three", max(per_hour), 1.0)
+
+
+def _held(arrivals: Iterator[Arrival], policy: Policy = OURS) -> dict[str, Any]:
+    """Return the flips of a run after its first minutes, of which there should be none, and what met its objectives."""
+    result = _simulate(arrivals, policy)
+    flips = [at_s for at_s, _ in _flips(result) if at_s >= SETTLE_S]
+    return {"flips": len(flips), "attainment": round(result.attainment or 0.0, 4)}
 
 
 def _steps(run: Run) -> None:
@@ -115,17 +124,22 @@ def _steps(run: Run) -> None:
 
     for name, features in (("swing alone", Features(deflection=False)), ("with deflection", Features())):
         policy = Policy(name=name, about="", make=partial(Live, features=features), swings=True)
-        result = _simulate(_poisson(rates, kinds, turns[-1] + STEP_EVERY_S, run.seed), policy)
-        delays = _delays(_flips(result), turns)
+
+        def stepped(policy: Policy = policy) -> dict[str, Any]:
+            result = _simulate(_poisson(rates, kinds, turns[-1] + STEP_EVERY_S, run.seed), policy)
+            return {
+                "first_flip_at_observation": _delays(_flips(result), turns),
+                "flips": len(result.flips),
+                "attainment": round(result.attainment or 0.0, 4),
+            }
+
+        made = run.part(f"steps {name}", stepped)
+        delays = made["first_flip_at_observation"]
         run.say(
             f"steps of the mix, {steps}, {name}: first flip at observation {delays} after each, "
-            f"{len(result.flips)} flips in all, {result.attainment:.1%} met TTFT and ITL"
+            f"{made['flips']} flips in all, {made['attainment']:.1%} met TTFT and ITL"
         )
-        run.figures[f"steps_{name.replace(' ', '_')}"] = {
-            "first_flip_at_observation": delays,
-            "flips": len(result.flips),
-            "attainment": round(result.attainment or 0.0, 4),
-        }
+        run.figures[f"steps_{name.replace(' ', '_')}"] = made
         if not features.deflection:  # where decode workers compute prompts, a step need leave no role short
             run.at_most("periods from a step to the decision, the worst", max(delays), 2.0)
 
@@ -144,15 +158,17 @@ def _hot(run: Run) -> None:
     ends_s = 300.0 if run.quick else 3600.0
     kind = _kind(EVEN)
     for role in (names.ROLE_PREFILL, names.ROLE_DECODE):
-        arrivals = _poisson(_steady(kind.rate(0.5)), (kind, kind), ends_s, run.seed)
         share = HOT / (
             0.5 * WORKERS * (kind.prefill if role == "prefill" else kind.decode) / (kind.prefill + kind.decode)
         )
-        result = _simulate(arrivals, Policy(name="sticky", about="", make=partial(_Sticky, role=role, share=share)))
-        flips = [at_s for at_s, _ in _flips(result) if at_s >= SETTLE_S]
-        run.say(f"a hot {role} worker: {len(flips)} flips, {result.attainment:.1%} met TTFT and ITL")
-        run.figures[f"hot_{role}"] = {"flips": len(flips), "attainment": round(result.attainment or 0.0, 4)}
-        run.at_most(f"flips for a hot {role} worker", len(flips), 0.0)
+        sticky = Policy(name="sticky", about="", make=partial(_Sticky, role=role, share=share))
+        made = run.part(
+            f"hot {role}",
+            partial(_held, _poisson(_steady(kind.rate(0.5)), (kind, kind), ends_s, run.seed), sticky),
+        )
+        run.say(f"a hot {role} worker: {made['flips']} flips, {made['attainment']:.1%} met TTFT and ITL")
+        run.figures[f"hot_{role}"] = made
+        run.at_most(f"flips for a hot {role} worker", made["flips"], 0.0)
 
 
 def _sine(run: Run) -> None:
@@ -164,26 +180,31 @@ def _sine(run: Run) -> None:
         share = 0.5 + 0.5 * math.sin(2 * math.pi * at_s / SINE_S)
         return share * kinds[0].rate(SINE_SHARE), (1.0 - share) * kinds[1].rate(SINE_SHARE)
 
-    result = _simulate(_poisson(rates, kinds, ends_s, run.seed))
-    flips = [flip for flip in _flips(result) if flip[0] >= SINE_S]
+    def followed() -> dict[str, Any]:
+        result = _simulate(_poisson(rates, kinds, ends_s, run.seed))
+        flips = [flip for flip in _flips(result) if flip[0] >= SINE_S]
+        reversals = sum(
+            one_role != two_role and two_s - one_s < 2 * DWELL_S
+            for (one_s, one_role), (two_s, two_role) in pairwise(flips)
+        )
+        return {
+            "periods_counted": periods - 1,
+            "flips": len(flips),
+            "reversals": reversals,
+            "attainment": round(result.attainment or 0.0, 4),
+        }
+
+    made = run.part("sine", followed)
     least = _fewest_flips([rates(float(at_s)) for at_s in range(round(SINE_S), round(ends_s))], kinds)
-    reversals = sum(
-        one_role != two_role and two_s - one_s < 2 * DWELL_S for (one_s, one_role), (two_s, two_role) in pairwise(flips)
-    )
     run.say(
-        f"sine of {SINE_S:.0f} s, {periods} periods: {len(flips)} flips after the first, {least} are the fewest that "
-        f"follow it; {reversals} reversals within {2 * DWELL_S:.0f} s, {result.attainment:.1%} met TTFT and ITL"
+        f"sine of {SINE_S:.0f} s, {periods} periods: {made['flips']} flips after the first, {least} are the fewest "
+        f"that follow it; {made['reversals']} reversals within {2 * DWELL_S:.0f} s, {made['attainment']:.1%} met TTFT "
+        "and ITL"
     )
-    run.figures["sine"] = {
-        "periods_counted": periods - 1,
-        "flips": len(flips),
-        "fewest_flips": least,
-        "reversals": reversals,
-        "attainment": round(result.attainment or 0.0, 4),
-    }
-    run.at_most("flips under a sine over the fewest that follow it", len(flips) / max(1, least), 1.5)
-    run.at_most("reversals under a sine within twice the dwell time", reversals, 0.0)
-    run.at_least("attainment under a sine", result.attainment or 0.0, 0.95)
+    run.figures["sine"] = made | {"fewest_flips": least}
+    run.at_most("flips under a sine over the fewest that follow it", made["flips"] / max(1, least), 1.5)
+    run.at_most("reversals under a sine within twice the dwell time", made["reversals"], 0.0)
+    run.at_least("attainment under a sine", made["attainment"], 0.95)
 
 
 def _fewest_flips(rates: Sequence[tuple[float, float]], kinds: tuple[Kind, Kind]) -> int:

@@ -1,6 +1,7 @@
 """What every benchmark promises: one JSON line at the end, and an exit code that says whether it ran."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,31 @@ def test_a_run_without_its_data_did_not_run(
     assert isinstance(result["skipped"], list)
     assert "missing.csv" in result["skipped"][0]
     assert "SWINGPOOL_DATA" in result["skipped"][0]
+
+
+def test_parts_of_a_long_run_are_made_once(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(harness, "PARTS", tmp_path)
+    made: list[str] = []
+
+    def make(name: str) -> dict[str, object]:
+        made.append(name)
+        return {name: (1, 2)}
+
+    def measure(run: Run) -> None:
+        for name in ("one", "two"):
+            run.figures |= run.part(name, partial(make, name))
+        run.at_most("parts", len(run.figures), 2)
+
+    assert harness.main("example", measure, takes="no time", argv=["--minutes", "0"]) == 1
+    assert "goes on" in capsys.readouterr().out
+    assert not made
+    for _ in range(2):
+        assert harness.main("example", measure, takes="no time", argv=[]) == 0
+        figures = last_line(capsys)["figures"]
+        assert isinstance(figures, dict)
+        assert (figures["one"], figures["two"]) == ([1, 2], [1, 2])
+    assert made == ["one", "two"]
+    assert harness.main("example", measure, takes="no time", argv=["--seed", "1"]) == 0
+    assert made == ["one", "two"] * 2

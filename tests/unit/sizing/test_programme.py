@@ -21,6 +21,7 @@ from swingpool_control.sizing.programme import (
     split,
     totals,
 )
+from swingpool_control.sizing.programme.arrays import Arrays
 from swingpool_control.sizing.programme.neighbourhood import NOTHING, Neighbourhood
 from swingpool_control.sizing.programme.problem import ROLES
 from swingpool_control.sizing.programme.search import after
@@ -112,7 +113,7 @@ def test_what_is_found_quickly_is_as_good_as_its_gap_says(problem: Problem) -> N
 @PLENTY
 @given(problem=problems(), data=st.data())
 def test_neighbours_are_judged_as_plans_are(problem: Problem, data: st.DataObject) -> None:
-    near = Neighbourhood(problem)
+    near = Neighbourhood(Arrays(problem))
     start = data.draw(st.lists(st.integers(0, 3), min_size=len(near.places), max_size=len(near.places)))
     serving = near.nearest({(pool.name, role): n for (pool, role), n in zip(near.places, start, strict=True)})
     moves = near.moves(serving)

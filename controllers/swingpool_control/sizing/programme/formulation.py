@@ -13,7 +13,6 @@ from swingpool_control.sizing.programme import coverage, flows, spending
 from swingpool_control.sizing.programme.problem import ROLES, Problem
 from swingpool_control.sizing.programme.rows import Columns, Rows, Terms
 from swingpool_control.sizing.programme.slack import Slack
-from swingpool_control.sizing.programme.spending import Budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +25,6 @@ class Formulation:
     """Column of the serving workers by pool and role."""
     cost: dict[int, float]
     """The objective by column, but for idle workers."""
-    budgets: tuple[tuple[int, Budget], ...]
-    """Rows of budgets."""
     slack: Slack = field(default_factory=Slack)
     """Empty if nothing may be missed."""
 
@@ -55,6 +52,6 @@ def formulate(problem: Problem, *, with_slack: bool) -> Formulation:
         rows.add(total, high=pool.most - pool.idle)
         rows.add(total + lacking, low=pool.fewest - pool.idle)
     steps = {role: coverage.add(problem, role, columns, rows, workers=workers, slack=slack) for role in ROLES}
-    budgets = spending.add(problem, columns, rows, workers=workers)
+    spending.add(problem, columns, rows, workers=workers)
     flows.add(problem, columns, rows, steps=steps, slack=slack)
-    return Formulation(columns=columns, rows=rows, workers=workers, cost=cost, budgets=tuple(budgets), slack=slack)
+    return Formulation(columns=columns, rows=rows, workers=workers, cost=cost, slack=slack)

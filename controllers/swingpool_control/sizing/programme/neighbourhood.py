@@ -9,17 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from swingpool_control import names
-from swingpool_control.sizing.programme import spending
-from swingpool_control.sizing.programme.problem import ROLES, Problem
+from swingpool_control.sizing.programme.arrays import Arrays, Flags, Reals, RoleArrays, Wholes
 from swingpool_control.sizing.programme.slack import UNCOVERED, UNCOVERED_EACH, UNSPARED, UNSTAFFED
 from swingpool_control.sizing.programme.totals import STARVED
-
-Reals = npt.NDArray[np.float64]
-Wholes = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 NOTHING = -1
 """Index of the place that a worker comes from, or goes to, if it is added, or taken away."""
@@ -41,29 +34,20 @@ class Moves:
 
 
 class Neighbourhood:
-    """A problem as arrays over places: one place for each role of each pool, role by role.
+    """The neighbours of any plan.
 
     Args:
-        problem: the problem.
+        arrays: the problem.
     """
 
-    def __init__(self, problem: Problem) -> None:
-        self._problem = problem
-        self.places = [(pool, role) for role in ROLES for pool in problem.pools if role in pool.rates]
-        index = {pool.name: at for at, pool in enumerate(problem.pools)}
-        self._pool: Wholes = np.array([index[pool.name] for pool, _ in self.places])
+    def __init__(self, arrays: Arrays) -> None:
+        self.arrays = arrays
+        self.places = arrays.places
+        self._pool = arrays.pool
         self._same_pool: Flags = self._pool[:, None] == self._pool[None, :]
-        self._idle, self._fewest, self._most = (self._by_pool(name) for name in ("idle", "fewest", "most"))
-        self._surge, self._present = self._by_pool("surge"), self._by_pool("present")
-        self._roles = tuple(_Role(self, problem, role) for role in ROLES)
-        self.unit: Reals = np.array(
-            [spending.objective_per_worker(problem.weights, pool, role) for pool, role in self.places]
-        )
-        self.fixed = sum(
-            pool.idle * spending.objective_per_worker(problem.weights, pool, None) for pool in problem.pools
-        )
-        """Objective of idle workers."""
-        self._budgets(problem)
+        self._roles = tuple(_Role(role, len(arrays.places) + 1) for role in arrays.roles)
+        self._shape = (len(arrays.places) + 1, len(arrays.places) + 1)
+        self._unit = np.append(arrays.unit, 0.0)
 
     def moves(self, serving: Wholes) -> Moves:
         """Return the neighbours of a plan.
@@ -71,25 +55,27 @@ class Neighbourhood:
         Args:
             serving: workers by place.
         """
-        counts = self._idle + np.bincount(self._pool, weights=serving, minlength=len(self._idle)).astype(np.int64)
-        missed = UNSTAFFED * self._after(self._lacking, counts)
-        worst = np.zeros(missed.shape)
+        arrays = self.arrays
+        counts = arrays.idle + np.bincount(self._pool, weights=serving, minlength=len(arrays.idle)).astype(np.int64)
+        missed = UNSTAFFED * self._lacking(counts)
+        worst: Reals = np.zeros(self._shape)
         load = []
         for role in self._roles:
             here = role.load(serving)
             share = _missing(here)
             missed += UNCOVERED_EACH * share
-            missed += UNSTAFFED * role.is_empty(serving)
-            if self._problem.spare_worker:
+            if role.may_be_empty(serving):
+                missed += UNSTAFFED * role.is_empty(serving)
+            if arrays.problem.spare_worker:
                 missed += UNSPARED * role.spare(serving)
             np.maximum(worst, share, out=worst)
             load.append(here)
         missed += UNCOVERED * worst
-        unit = np.append(self.unit, 0.0)
-        objective = self.fixed + float(self.unit @ serving) + unit[None, :] - unit[:, None]
+        unit = self._unit
+        objective = arrays.fixed + float(arrays.unit @ serving) + unit[None, :] - unit[:, None]
         return Moves(
             possible=self._possible(serving, counts),
-            over=self._over(counts) + self._after(self._beyond, counts),
+            over=self._over(counts) + self._beyond(counts),
             missed=missed,
             objective=objective,
             load=tuple(load),
@@ -97,28 +83,11 @@ class Neighbourhood:
 
     def nearest(self, by_place: Mapping[tuple[str, str], float]) -> Wholes:
         """Return a plan as an array over places, fractions rounded."""
-        return np.array([round(by_place.get((pool.name, role), 0)) for pool, role in self.places], dtype=np.int64)
+        return self.arrays.nearest(by_place)
 
     def by_place(self, serving: Wholes) -> dict[tuple[str, str], int]:
         """Return an array over places as a plan."""
-        return {(pool.name, role): int(serving[at]) for at, (pool, role) in enumerate(self.places)}
-
-    def _by_pool(self, name: str) -> Wholes:
-        return np.array([getattr(pool, name) for pool in self._problem.pools], dtype=np.int64)
-
-    def _budgets(self, problem: Problem) -> None:
-        known = tuple(spending.budgets(problem))
-        each: Reals = np.array(
-            [[budget.per_worker.get(pool.name, 0.0) for pool in problem.pools] for budget in known], dtype=np.float64
-        ).reshape(len(known), len(problem.pools))
-        limit: Reals = np.array([budget.limit for budget in known], dtype=np.float64)
-        ends = np.array([spending.at_least(pool)[0] for pool in problem.pools], dtype=np.int64)
-        ways = np.array([spending.at_least(pool)[1] for pool in problem.pools], dtype=np.int64)
-        on_end, on_way = np.maximum(limit, each @ ends), np.maximum(limit, each @ ways)
-        over = on_way > on_end
-        self._way = (each, on_way)
-        self._end = (each[over], on_end[over])
-        """Only where what exists breaks a budget: elsewhere the way is at least the end, and within the same limit."""
+        return self.arrays.by_place(serving)
 
     def _after(self, of: Callable[[Wholes], Wholes], counts: Wholes) -> Reals:
         """A figure of each pool's number of workers, summed over pools, after each move."""
@@ -129,57 +98,63 @@ class Neighbourhood:
         total: Reals = change + int(now.sum())
         return total
 
-    def _lacking(self, counts: Wholes) -> Wholes:
-        lacking: Wholes = np.maximum(0, self._fewest - counts)
-        return lacking
+    def _lacking(self, counts: Wholes) -> Reals:
+        """Workers lacking to the fewest of pools, after each move."""
+        fewest = self.arrays.fewest
+        if (counts > fewest).all():
+            return np.zeros(self._shape)
+        return self._after(lambda counts: np.maximum(0, fewest - counts), counts)
 
-    def _beyond(self, counts: Wholes) -> Wholes:
-        beyond: Wholes = np.maximum(0, counts - self._most)
-        return beyond
+    def _beyond(self, counts: Wholes) -> Reals:
+        """Workers beyond the most of pools, after each move."""
+        most = self.arrays.most
+        if (counts < most).all():
+            return np.zeros(self._shape)
+        return self._after(lambda counts: np.maximum(0, counts - most), counts)
 
     def _possible(self, serving: Wholes, counts: Wholes) -> Flags:
         some = np.append(serving > 0, True)
-        room = np.append((counts < self._most)[self._pool], True)
+        room = np.append((counts < self.arrays.most)[self._pool], True)
         possible: Flags = some[:, None] & room[None, :]
         possible[:-1, :-1] |= self._same_pool & some[:-1, None]
         return possible
 
     def _over(self, counts: Wholes) -> Reals:
         """By how much budgets are broken after each move."""
-        ends = [counts + step + np.where(counts + step > 0, self._surge, 0) for step in (0, -1, 1)]
-        ways = [np.maximum(end, self._present) for end in ends]
-        size = len(self.places) + 1
-        broken: Reals = np.zeros((size, size))
-        for (each, limit), (now, less, more) in ((self._way, ways), (self._end, ends)):
-            if not len(limit):
-                continue
-            lost, gained = np.zeros((len(limit), size, 1)), np.zeros((len(limit), 1, size))
-            lost[:, :-1, 0] = (each * (less - now))[:, self._pool]
-            gained[:, 0, :-1] = (each * (more - now))[:, self._pool]
-            change = lost + gained
-            change[:, :-1, :-1][:, self._same_pool] = 0.0
+        ends = [counts + step + np.where(counts + step > 0, self.arrays.surge, 0) for step in (0, -1, 1)]
+        ways = [np.maximum(end, self.arrays.present) for end in ends]
+        broken: Reals = np.zeros(self._shape)
+        for (each, limit), (now, less, more) in ((self.arrays.way, ways), (self.arrays.end, ends)):
             free = limit * (1 + 1e-9) + 1e-9 - each @ now
-            change -= free[:, None, None]
+            gains = each * (more - now)
+            near = gains.max(axis=1, initial=0.0) > free
+            if not near.any():
+                continue
+            change = np.zeros((int(near.sum()), *self._shape))
+            change[:, :-1, :] += (each[near] * (less - now))[:, self._pool, None]
+            change[:, :, :-1] += gains[near][:, None, self._pool]
+            change[:, :-1, :-1][:, self._same_pool] = 0.0
+            change -= free[near, None, None]
             np.maximum(change, 0.0, out=change)
-            broken += np.tensordot(1 / np.maximum(limit, 1.0), change, axes=1)
+            broken += np.tensordot(1 / np.maximum(limit[near], 1.0), change, axes=1)
         return broken
 
 
 class _Role:
     """The places of one role: a block of rows and columns in every table."""
 
-    def __init__(self, near: Neighbourhood, problem: Problem, role: str) -> None:
-        inside = [at for at, (_, place_role) in enumerate(near.places) if place_role == role]
-        pools = [pool for pool, place_role in near.places if place_role == role]
-        self._block = slice(inside[0], inside[-1] + 1) if inside else slice(0, 0)
-        self._size = len(near.places) + 1
-        self._need = problem.need.get(role, 0.0)
-        self._kv_need = problem.kv_tokens if role == names.ROLE_DECODE else 0.0
-        self._kv: Reals = np.array([min(pool.kv_tokens, 1e18) for pool in pools], dtype=np.float64)
-        self._starts = sorted({start for pool in pools for start, _ in pool.rates[role].steps})
-        self._rates: Reals = np.array(
-            [[pool.rates[role].at(start) for pool in pools] for start in self._starts], dtype=np.float64
-        ).reshape(len(self._starts), len(pools))
+    def __init__(self, arrays: RoleArrays, size: int) -> None:
+        self._block = arrays.block
+        self._size = size
+        self._need = arrays.need
+        self._kv_need = arrays.kv_need
+        self._kv = arrays.kv
+        self._starts = arrays.starts
+        self._rates = arrays.rates
+
+    def may_be_empty(self, serving: Wholes) -> bool:
+        """Tell whether any move leaves the role without a worker."""
+        return int(serving[self._block].sum()) <= 1
 
     def is_empty(self, serving: Wholes) -> Flags:
         """Tell whether the role has no worker after each move."""

@@ -4,6 +4,7 @@ import numpy as np
 
 from swingpool_control.sizing.programme import spending, totals
 from swingpool_control.sizing.programme.answer import Alternative, Constraint, Threshold
+from swingpool_control.sizing.programme.arrays import Arrays
 from swingpool_control.sizing.programme.coverage import able
 from swingpool_control.sizing.programme.neighbourhood import NOTHING, Moves, Neighbourhood
 from swingpool_control.sizing.programme.problem import ROLES, PoolOption, Problem
@@ -21,14 +22,14 @@ class Reasons:
     def __init__(self, problem: Problem, serving: Serving) -> None:
         self._problem = problem
         self._serving = serving
-        self._near = Neighbourhood(problem)
+        self._near = Neighbourhood(Arrays(problem))
         self._moves: Moves = self._near.moves(self._near.nearest(serving))
         self._counts = totals.counts(problem, serving)
         self._known = totals.totals(problem, serving)
 
     def binding(self) -> Constraint | None:
         """Return what makes the plan as large as it is: what is broken without the worker that would save most."""
-        for place in np.argsort(-self._near.unit, kind="stable"):
+        for place in np.argsort(-self._near.arrays.unit, kind="stable"):
             pool, role = self._near.places[place]
             if self._serving.get((pool.name, role), 0) > 0:
                 broken = self._breaks(int(place), NOTHING)
@@ -81,13 +82,14 @@ class Reasons:
     def thresholds(self) -> tuple[Threshold, ...]:
         """Return up to which rate a role lasts, and what is needed beyond: a flip if the other role can spare it."""
         rates = self._known.sustained
+        places = {(pool.name, role): at for at, (pool, role) in enumerate(self._near.places)}
         found = []
         for role in ROLES:
             change = f"one more {role} worker at {rates[role]:.4g} requests/s"
-            for place, (pool, from_role) in enumerate(self._near.places):
-                target = next((at for at, to in enumerate(self._near.places) if to == (pool, role)), place)
-                moved = self._serving.get((pool.name, from_role), 0) > 0 and from_role != role and target != place
-                if moved and self._breaks(place, target) is None:
+            for (name, from_role), place in places.items():
+                target = places.get((name, role), place)
+                if target != place and self._serving.get((name, from_role), 0) and self._breaks(place, target) is None:
+                    pool = self._near.places[place][0]
                     change = f"one worker of pool {pool.name} to {role} at {rates[role]:.4g} requests/s"
             found.append(Threshold(role=role, requests_per_s=rates[role], change=change))
         return tuple(sorted(found, key=lambda threshold: threshold.requests_per_s))

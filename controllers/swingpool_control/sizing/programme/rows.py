@@ -1,12 +1,12 @@
-"""A linear programme in the making: columns and rows, handed to HiGHS whole or relaxed."""
+"""A linear programme in the making: columns and rows, handed to HiGHS."""
 
 import math
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, linprog, milp
-from scipy.sparse import csr_array, vstack
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import csr_array
 
 Terms = list[tuple[int, float]]
 """`(column, coefficient)`."""
@@ -28,16 +28,6 @@ class Solution:
     def whole(self, column: int) -> int:
         """Return the value of an integer column."""
         return round(self.values[column])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Relaxed:
-    """The best where nothing need be whole: no plan is better."""
-
-    values: tuple[float, ...]
-    objective: float
-    prices: tuple[float, ...]
-    """By row: by how much the objective would fall if its upper limit were raised by one; 0 if it does not bind."""
 
 
 @dataclass(slots=True)
@@ -106,31 +96,6 @@ def minimise(columns: Columns, rows: Rows, objective: dict[int, float], *, withi
             return None
         raise ArithmeticError(f"the sizing programme was not solved: {found.message}")
     return Solution(values=tuple(found.x), objective=float(found.fun), gap=float(found.mip_gap or 0.0))
-
-
-def relax(columns: Columns, rows: Rows, objective: dict[int, float]) -> Relaxed | None:
-    """Return the least objective where nothing need be whole, or None if nothing satisfies the rows even then.
-
-    Raises:
-        ArithmeticError: HiGHS gave up without a solution.
-    """
-    matrix = rows.matrix(columns)
-    low, high = np.array(rows.low), np.array(rows.high)
-    above, below = np.flatnonzero(np.isfinite(high)), np.flatnonzero(np.isfinite(low))
-    found = linprog(
-        _dense(columns, objective),
-        A_ub=vstack([matrix[above], -matrix[below]], format="csr"),
-        b_ub=np.concatenate([high[above], -low[below]]),
-        bounds=list(zip(columns.low, columns.high, strict=True)),
-        method="highs-ds",
-    )
-    if found.x is None:
-        if found.status == INFEASIBLE:
-            return None
-        raise ArithmeticError(f"the sizing programme was not relaxed: {found.message}")
-    prices = np.zeros(len(rows.low))
-    prices[above] = -found.ineqlin.marginals[: len(above)]
-    return Relaxed(values=tuple(found.x), objective=float(found.fun or 0.0), prices=tuple(prices))
 
 
 def _dense(columns: Columns, objective: dict[int, float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -1,15 +1,14 @@
-"""A good plan quickly: from a fractional one, by single moves while they help.
+"""A good plan quickly: from one nearby, by single moves while they help.
 
-What it finds is as good as the bound of the relaxed programme says. Where that is not close enough `solve` lets HiGHS
-search on, if the problem is small enough for that to be quick.
+What it finds is as good as `bound` says.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from swingpool_control.sizing.programme.neighbourhood import NOTHING, Moves, Neighbourhood, Reals, Wholes
+from swingpool_control.sizing.programme.arrays import Reals, Wholes
+from swingpool_control.sizing.programme.neighbourhood import NOTHING, Moves, Neighbourhood
 
 EPSILON = 1e-9
 
@@ -39,23 +38,23 @@ class _Plan:
         return self.objective < other.objective - EPSILON
 
 
-def improve(near: Neighbourhood, start: Mapping[tuple[str, str], float], *, prices: Reals, looks: int) -> Found | None:
-    """Return a plan near a fractional one; None if the search found none that keeps the budgets.
+def improve(near: Neighbourhood, start: Wholes, *, prices: Reals, looks: int) -> Found | None:
+    """Return a plan near another; None if the search found none that keeps the budgets.
 
     It makes the best move while there is one. Then it takes a worker away where that saves most, does not give it back
     at once, and mends what it broke otherwise; that may come out cheaper.
 
     Args:
         near: the problem.
-        start: workers by pool and role; fractions are rounded.
+        start: workers by place.
         prices: what a worker in each place costs, with the price of the budgets that it uses up.
         looks: how often neighbours may be looked at; a count, so that a replay finds the same.
     """
     walk = _Walk(near, prices, looks)
-    best = walk.down(near.nearest(start))
+    best = walk.down(start)
     tried: set[int] = set()
     while walk.looks > 0:
-        worth = np.where(best.serving > 0, near.unit, -1.0)
+        worth = np.where(best.serving > 0, near.arrays.unit, -1.0)
         worth[list(tried)] = -1.0
         place = int(worth.argmax())
         if worth[place] < 0:

@@ -1,25 +1,29 @@
 """Solving the sizing programme: the best plan, or the least bad one, checked and with its reasons."""
 
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from swingpool_control.sizing.programme import search, shares, totals
+import numpy as np
+
+from swingpool_control.sizing.programme import bound, compact, search, shares, totals
 from swingpool_control.sizing.programme.answer import Answer, PlannedWorkers
+from swingpool_control.sizing.programme.arrays import Arrays, Reals, Wholes
 from swingpool_control.sizing.programme.formulation import Formulation, formulate
-from swingpool_control.sizing.programme.neighbourhood import Neighbourhood, Reals
+from swingpool_control.sizing.programme.neighbourhood import Neighbourhood
 from swingpool_control.sizing.programme.problem import ROLES, Problem
 from swingpool_control.sizing.programme.reasons import Reasons
-from swingpool_control.sizing.programme.rows import Relaxed, Solution, minimise, relax
+from swingpool_control.sizing.programme.rows import Solution, minimise
 from swingpool_control.sizing.programme.totals import Serving
 
 ROUNDING = 2e-6
 """By how much a need is raised when the solver, within its own tolerance, fell just short of it."""
 
 
-LOOKS = 40
+LOOKS = 10
 """How often the quick search looks at neighbours."""
 
-STARTS = ((0.0, LOOKS), (0.3, 2 * LOOKS), (-0.3, 2 * LOOKS))
-"""Where it starts, until a plan is found: how far above the relaxed plan, and for how many looks."""
+STARTS = (0.0, 0.3)
+"""Where else it starts, until a plan is found: how far above fractional numbers, before they are rounded."""
 
 EXACT_PLACES = 12
 """Up to so many places, pools times roles, the exact search is quick too."""
@@ -87,17 +91,20 @@ def judge(problem: Problem, serving: Serving, *, gap: float = 1.0, feasible: boo
 
 def _search(problem: Problem, *, exact: bool) -> tuple[dict[tuple[str, str], int], float, bool]:
     """Serving workers by pool and role, the gap left, and whether every constraint is kept."""
-    stated = formulate(problem, with_slack=False)
-    relaxed = relax(stated.columns, stated.rows, stated.cost)
-    if relaxed is not None:
-        kept = _exactly(problem, stated) if exact else _quickly(problem, stated, relaxed)
-        if kept is not None:
-            return (*kept, True)
-    return (*_least_bad(problem, exact=exact), False)
+    quick = None if exact else _quickly(problem)
+    if quick is not None and (quick.kept or quick.proved):
+        return quick.serving, quick.gap, quick.kept
+    kept = _exactly(problem)
+    if kept is not None:
+        return (*kept, True)
+    if quick is not None and not problem.links:
+        return quick.serving, quick.gap, False
+    return (*_least_bad(problem), False)
 
 
-def _exactly(problem: Problem, stated: Formulation) -> tuple[dict[tuple[str, str], int], float] | None:
+def _exactly(problem: Problem) -> tuple[dict[tuple[str, str], int], float] | None:
     """The best plan; None if there is none."""
+    stated = formulate(problem, with_slack=False)
     found = minimise(stated.columns, stated.rows, stated.cost)
     if found is None:
         return None
@@ -115,44 +122,57 @@ def _exactly(problem: Problem, stated: Formulation) -> tuple[dict[tuple[str, str
     return serving, found.gap
 
 
-def _quickly(
-    problem: Problem, stated: Formulation, relaxed: Relaxed
-) -> tuple[dict[tuple[str, str], int], float] | None:
-    """A plan near the relaxed one, with how far from the best it may be; None if the search found none."""
-    near = Neighbourhood(problem)
-    prices = _prices(near, stated, relaxed)
-    for above, looks in STARTS:
-        start = {key: relaxed.values[column] + above for key, column in stated.workers.items()}
-        found = search.improve(near, start, prices=prices, looks=looks)
-        if found is not None and found.missed <= 0 and shares.are_carried(problem, found.serving):
-            break
-    else:
-        return _exactly(problem, stated)
-    best = relaxed.objective + near.fixed
-    return found.serving, max(0.0, 1 - best / found.objective) if found.objective > 0 else 0.0
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Quick:
+    """What was found without HiGHS' search."""
+
+    serving: dict[tuple[str, str], int]
+    gap: float
+    kept: bool
+    """Whether it keeps everything."""
+    proved: bool
+    """Whether no plan keeps everything."""
 
 
-def _prices(near: Neighbourhood, stated: Formulation, relaxed: Relaxed) -> Reals:
-    """What a worker in each place costs, with what the budgets it uses up are worth elsewhere."""
-    prices = near.unit.copy()
-    for row, budget in stated.budgets:
-        for place, (pool, _) in enumerate(near.places):
-            prices[place] += relaxed.prices[row] * budget.per_worker.get(pool.name, 0.0)
-    return prices
+def _quickly(problem: Problem) -> _Quick | None:
+    """A plan near those of the compact programme; None if the search found none that keeps the budgets."""
+    arrays = Arrays(problem)
+    near, stated = Neighbourhood(arrays), compact.Compact(arrays)
+    held = stated.rounds()
+    best: search.Found | None = None
+    for start, prices in _starts(stated, held):
+        found = search.improve(near, start, prices=prices, looks=LOOKS)
+        if found is None:
+            continue
+        if found.missed <= 0 and shares.are_carried(problem, found.serving):
+            under = bound.bound(arrays, held[-1])
+            gap = max(0.0, 1 - under / found.objective) if found.objective > 0 else 0.0
+            return _Quick(serving=found.serving, gap=gap, kept=True, proved=False)
+        if best is None or found.missed < best.missed:
+            best = found
+    if best is None:
+        return None
+    missed = held[0].missed
+    proved = missed > 0 and not problem.links
+    return _Quick(serving=best.serving, gap=max(0.0, best.missed - missed), kept=False, proved=proved)
 
 
-def _least_bad(problem: Problem, *, exact: bool) -> tuple[dict[tuple[str, str], int], float]:
+def _starts(stated: compact.Compact, held: Sequence[compact.Held]) -> Iterator[tuple[Wholes, Reals]]:
+    """Yield plans to start from, with prices to walk by: whole numbers that HiGHS finds, then rounded fractions."""
+    possible = bool(held) and held[0].missed <= 0
+    for one in reversed(held if possible else ()):
+        whole = stated.whole(one.rates)
+        if whole is not None:
+            yield whole, one.dear
+    for above in STARTS if possible else STARTS[:1]:
+        for one in reversed(held[-2:]):
+            yield np.maximum(0, np.rint(one.workers + above)).astype(np.int64), one.dear
+
+
+def _least_bad(problem: Problem) -> tuple[dict[tuple[str, str], int], float]:
     """The plan that misses least of what is needed, and of such plans the best; and the gap of what it misses."""
     stated = formulate(problem, with_slack=True)
     missed = stated.slack.weights()
-    if not exact and not problem.links:
-        relaxed = relax(stated.columns, stated.rows, missed)
-        near = Neighbourhood(problem)
-        if relaxed is not None:
-            start = {key: relaxed.values[column] for key, column in stated.workers.items()}
-            found = search.improve(near, start, prices=_prices(near, stated, relaxed), looks=LOOKS)
-            if found is not None and found.missed > 0:
-                return found.serving, max(0.0, found.missed - relaxed.objective)
     least = minimise(stated.columns, stated.rows, missed)
     if least is None:
         raise ArithmeticError("no numbers of workers keep the budgets, not even none")

@@ -77,10 +77,8 @@ def broken(problem: Problem, counts: Mapping[str, int]) -> Budget | None:
     return None
 
 
-def add(
-    problem: Problem, columns: Columns, rows: Rows, *, workers: Mapping[tuple[str, str], int]
-) -> list[tuple[int, Budget]]:
-    """Add the rows of all budgets; return them.
+def add(problem: Problem, columns: Columns, rows: Rows, *, workers: Mapping[tuple[str, str], int]) -> None:
+    """Add the rows of all budgets.
 
     Args:
         problem: the problem.
@@ -89,7 +87,6 @@ def add(
         workers: column of the serving workers by pool and role.
     """
     held = _Held(columns, rows, workers)
-    added = []
     for budget in budgets(problem):
         covered = [pool for pool in problem.pools if budget.per_worker.get(pool.name)]
         on_end, on_way = (
@@ -97,11 +94,10 @@ def add(
             for when in (0, 1)
         )
         way, fixed = _sum(covered, budget, held.way)
-        added.append((rows.add(way, high=on_way - fixed), budget))
+        rows.add(way, high=on_way - fixed)
         if on_way > on_end:
             end, fixed = _sum(covered, budget, held.end)
-            added.append((rows.add(end, high=on_end - fixed), budget))
-    return added
+            rows.add(end, high=on_end - fixed)
 
 
 def _room(limit: float) -> float:
