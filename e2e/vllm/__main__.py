@@ -20,7 +20,7 @@ from e2e.system.session import session
 from e2e.system.waiting import NotInTimeError
 from e2e.vllm import environment as environments
 from e2e.vllm import kubernetes as pods
-from e2e.vllm.checks import contract, deaths, exact, limits, upgrade
+from e2e.vllm.checks import contract, deaths, exact, limits, sleep, upgrade
 from e2e.vllm.environment import VLLMEnvironment
 from e2e.vllm.finding import Finding
 from e2e.vllm.server import NIXL, ServerError, ServerOptions
@@ -36,6 +36,11 @@ Check = Callable[[Stand, bool], Coroutine[Any, Any, list[Finding]]]
 async def _contract(stand: Stand, quick: bool) -> list[Finding]:
     del quick
     return await asyncio.to_thread(contract.check, stand, WORKERS[0], WORKERS[1])
+
+
+async def _sleep(stand: Stand, quick: bool) -> list[Finding]:
+    del quick
+    return await sleep.check(stand, worker=WORKERS[0], start_s=stand.started_s)
 
 
 async def _exact(stand: Stand, quick: bool) -> list[Finding]:
@@ -73,6 +78,7 @@ def _start_small(stand: Stand) -> None:
 
 CHECKS: dict[str, Check] = {
     "contract": _contract,
+    "sleep": _sleep,
     "exact": _exact,
     "stopped": _stopped,
     "limits": _limits,

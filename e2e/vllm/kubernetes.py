@@ -29,8 +29,10 @@ from swingpool_control import names
 NAMESPACE, CLUSTER = "e2e-vllm", "tiny"
 START_S = 900.0
 _INSIDE = "/opt/real"
-PAUSE_S = 5.0
-LEAST_FLIPS = 2
+PAUSE_S = 1.0
+LEAST_FLIPS = 20
+WATCH_S = 5.0
+"""Between two looks at the flips: the status keeps the last twenty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +46,10 @@ class Stretch:
     output_tokens: tuple[int, int]
 
 
-STRETCHES = (
-    Stretch(name="prompts", requests=180, per_s=6.0, prompt_tokens=(300, 500), output_tokens=(4, 8)),
-    Stretch(name="generation", requests=140, per_s=4.0, prompt_tokens=(16, 48), output_tokens=(50, 80)),
-    Stretch(name="prompts again", requests=180, per_s=6.0, prompt_tokens=(300, 500), output_tokens=(4, 8)),
-)
-"""Each is more than one worker of its role bears, by the profile below."""
+PROMPTS = Stretch(name="prompts", requests=33, per_s=2.5, prompt_tokens=(300, 500), output_tokens=(4, 8))
+GENERATION = Stretch(name="generation", requests=33, per_s=2.5, prompt_tokens=(16, 48), output_tokens=(80, 110))
+STRETCHES = (PROMPTS, GENERATION) * 12
+"""Each is more than one worker of its role bears, by the profile below; they take turns, and the swing worker too."""
 
 PROFILE = {
     "format": "swingpool-profile/v1",
@@ -61,9 +61,9 @@ PROFILE = {
     "step": {
         "base_s": 0.015,
         "prefill_base_s": 0.01,
-        "prefill_token_s": 0.0006,
+        "prefill_token_s": 0.002,
         "prefill_context_token2_s": 1e-9,
-        "sequence_s": 0.003,
+        "sequence_s": 0.01,
         "context_token_s": 1e-7,
     },
     "kv": {"capacity_tokens": 16384, "bytes_per_token": 2048},
@@ -195,15 +195,18 @@ async def _load(system: System, url: str, say: Progress) -> list[Finding]:
     addresses = [f"http://{pod.address}:{names.PORT_WORKER}" for pod in _serving(system)]
     asked: list[Asked] = []
     routed: list[Answered] = []
+    flips: dict[tuple[str, str], dict[str, Any]] = {}
+    watching = asyncio.create_task(_watch_flips(system, flips))
     async with client() as session:
         before = await _sources(session, addresses)
-        for stretch, requests in zip(STRETCHES, requests_of(STRETCHES), strict=True):
-            say(f"{stretch.name}: {stretch.requests} requests, {stretch.per_s:g} a second")
+        for number, (stretch, requests) in enumerate(zip(STRETCHES, requests_of(STRETCHES), strict=True)):
+            say(f"{stretch.name}: {stretch.requests} requests, {stretch.per_s:g} a second; {len(flips)} flips so far")
             asked += requests
-            routed += await at_rate(session, url, requests, per_s=stretch.per_s, seed=stretch.requests)
+            routed += await at_rate(session, url, requests, per_s=stretch.per_s, seed=number)
             await asyncio.sleep(PAUSE_S)
         after = await _sources(session, addresses)
-        flips = await asyncio.to_thread(_flips, system)
+        await asyncio.sleep(WATCH_S)
+        watching.cancel()
         say("asking one worker alone for the same")
         for address in addresses:
             await reset_prefix_cache(session, address)
@@ -212,7 +215,7 @@ async def _load(system: System, url: str, say: Progress) -> list[Finding]:
     different = [b.number for a, b in zip(single, routed, strict=True) if a.tokens != b.tokens]
     prompt = sum(len(one.prompt) for one in asked)
     moved = after.get("external_kv_transfer", 0.0) - before.get("external_kv_transfer", 0.0)
-    to_roles = {flip["to"] for flip in flips}
+    to_roles = {flip["to"] for flip in flips.values()}
     return [
         Finding(
             claim="vLLM in pods: answers are token-exact with a single worker's, and none fails",
@@ -224,7 +227,7 @@ async def _load(system: System, url: str, say: Progress) -> list[Finding]:
             claim="the manager flips the swing worker because of load, both ways",
             holds=len(flips) >= LEAST_FLIPS and len(to_roles) == 2,
             figures={"flips": len(flips)},
-            notes=tuple(f"{one['decidedAt']}: to {one['to']}: {one['reason']}" for one in flips),
+            notes=tuple(f"{one['decidedAt']}: to {one['to']}: {one['reason']}" for _, one in sorted(flips.items())),
         ),
         Finding(
             claim="the prompts' tokens came by transfer, where two workers served a request",
@@ -246,6 +249,10 @@ def _serving(system: System) -> list[Any]:
     return [pod for pod in system.kube.workers(namespace=NAMESPACE, cluster=CLUSTER) if pod.serves]
 
 
-def _flips(system: System) -> list[dict[str, Any]]:
-    status = system.kube.inference_cluster(namespace=NAMESPACE, name=CLUSTER).get("status") or {}
-    return list(status.get("flips") or [])
+async def _watch_flips(system: System, found: dict[tuple[str, str], dict[str, Any]]) -> None:
+    """Gather all flips that the status tells, by when they were decided and of whom."""
+    while True:
+        cluster = await asyncio.to_thread(system.kube.inference_cluster, namespace=NAMESPACE, name=CLUSTER)
+        for flip in (cluster.get("status") or {}).get("flips") or []:
+            found[(flip["decidedAt"], flip["worker"])] = flip
+        await asyncio.sleep(WATCH_S)

@@ -39,6 +39,8 @@ class Stand:
         self.leaving: set[str] = set()
         """Workers that get nothing new, as a pod that is being deleted."""
         self.flips = 0
+        self.started_s = 0.0
+        """What the last servers took to start, side by side."""
         self._ports = {name: free_port() for name in ("router", "grpc", "http", "admin")}
         self._processes: list[subprocess.Popen[bytes]] = []
 
@@ -74,7 +76,8 @@ class Stand:
             server.start()
         for one in options:
             self.servers[one.name].await_health()
-        self.say(f"{len(options)} vLLM servers are healthy after {time.monotonic() - begin_s:.0f} s")
+        self.started_s = time.monotonic() - begin_s
+        self.say(f"{len(options)} vLLM servers are healthy after {self.started_s:.0f} s")
 
     def stop(self, *names: str) -> None:
         """End servers."""
