@@ -14,6 +14,9 @@ from swingpool.picker.worker import Worker
 FORGET_AFTER_S = 15.0
 """A request that Envoy has not told of for so long has ended."""
 
+RELEASE_WITHIN_S = 2.0
+"""A worker that was sent a request longer ago has begun with it, and frees by itself what it does not need any more."""
+
 _LOOK_EVERY_S = 1.0
 
 
@@ -33,7 +36,7 @@ class Generation:
     """When Envoy last told of it, or it was sent; monotonic."""
     first_token_seen: bool = False
     release: Callable[[], None] | None = None
-    """Frees the KV cache that waits for it, should it never reach a worker."""
+    """Frees the KV cache that waits for it, should its client leave before a worker has surely begun with it."""
 
 
 class Generations:
@@ -76,7 +79,7 @@ class Generations:
             return None
         generation = next((one for one in alike if one.worker.member.address == address), alike[0])
         generation.told_s = time.monotonic()
-        if address:
+        if address and time.time() - generation.sent_unix_s > RELEASE_WITHIN_S:
             generation.release = None
         if generation.worker.member.address != address:
             self._move(generation, address)

@@ -14,8 +14,11 @@ KEEP_ALIVE_S = 4.0
 """Below the 5 s after which vLLM's server closes an idle connection."""
 
 CONNECT_TIMEOUT_S = 1.0
+PATIENCE_S = 1.0
+"""How long a worker may go on with what nobody waits for any more: only of what it tells can the blocks be freed."""
+
 LINGER_S = 5.0
-"""How long an answer that nobody waits for any more is still listened to."""
+"""How long it is listened to after it was told to stop."""
 
 MOST_HEAD_BYTES = 64 * 1024
 MOST_BODY_BYTES = 64 * 1024 * 1024
@@ -128,6 +131,7 @@ class _Connection(asyncio.Protocol):
         self._waiter: asyncio.Future[Response] | None = None
         self._received = bytearray()
         self._head: _Head | None = None
+        self._answer: Response | None = None
         self._late: Late | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -154,28 +158,31 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
     def leave(self, late: Late | None) -> None:
-        """Stop waiting for the answer.
+        """Stop waiting for the answer: soon the server is told that nothing more comes from here, on which it stops.
 
-        A server that still works on it stops, since nothing more can come from here; one that has just answered is
-        heard out.
+        Not at once: what it has just computed and not told would be kept for somebody who does not know of it.
         """
-        waiter, self._waiter = self._waiter, None
-        if late is not None and waiter is not None and waiter.done() and not waiter.cancelled():
-            if waiter.exception() is None:
-                late(waiter.result())
-        elif late is not None and self._transport is not None and not self._transport.is_closing():
+        if late is not None and self._answer is not None:
+            self.close()
+            late(self._answer)
+        elif late is None or self._transport is None or self._transport.is_closing():
+            self.close()
+        else:
             self.reusable = False
             self._late = late
+            asyncio.get_running_loop().call_later(PATIENCE_S, self._say_goodbye)
+
+    def _say_goodbye(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.write_eof()
             asyncio.get_running_loop().call_later(LINGER_S, self.close)
-            return
-        self.close()
 
     async def exchange(self, request: bytes) -> Response:
         if self._transport is None or self._transport.is_closing():
             raise BrokenError("the connection broke")
         self.heard = False
         self._head = None
+        self._answer = None
         self._received.clear()
         self._waiter = asyncio.get_running_loop().create_future()
         self._transport.write(request)
@@ -208,14 +215,16 @@ class _Connection(asyncio.Protocol):
 
     def _finish(self, body: bytes) -> None:
         head, waiter = self._head, self._waiter
-        if self._late is not None and head is not None:
-            late, self._late = self._late, None
-            late(Response(head.status, head.content_type, body))
-        if head is None or waiter is None or waiter.done():
+        if head is None or waiter is None or self._answer is not None:  # nobody has asked
             self.close()
             return
-        self.reusable = self.reusable and head.keep and not head.until_close
-        waiter.set_result(Response(head.status, head.content_type, body))
+        self._answer = Response(head.status, head.content_type, body)
+        if not waiter.done():
+            self.reusable = self.reusable and head.keep and not head.until_close
+            waiter.set_result(self._answer)
+        elif self._late is not None:
+            self.close()
+            self._late(self._answer)
 
     def _fail(self, why: str) -> None:
         self.close()

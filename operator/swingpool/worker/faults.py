@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-KINDS = ("crash", "hang", "slow", "transfer", "error")
+KINDS = ("crash", "hang", "slow", "transfer", "forget", "error")
 
 
 class FaultError(ValueError):
@@ -19,15 +19,16 @@ class Fault(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: Literal["crash", "hang", "slow", "transfer", "error"]
+    kind: Literal["crash", "hang", "slow", "transfer", "forget", "error"]
     """crash: the process dies at once. hang: it stands still, as if stopped. slow: iterations take longer. transfer:
-    pulls of KV cache fail. error: requests are answered with an error."""
+    pulls of KV cache fail. forget: no KV cache is kept for another worker, and no answer says where one is. error:
+    requests are answered with an error."""
     duration_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """How long; None is until it is cleared (a hang, for ever)."""
     factor: float = Field(default=4.0, ge=1, allow_inf_nan=False)
     """slow: how much longer iterations take."""
     rate: float = Field(default=1.0, gt=0, le=1)
-    """transfer, error: share of pulls or requests that fail."""
+    """transfer, forget, error: share of pulls or requests that fail."""
     status: int = Field(default=500, ge=400, le=599)
     """error: what they are answered with."""
 
@@ -82,6 +83,10 @@ class Faults:
     def fails_transfer(self, *, now_s: float) -> bool:
         """Tell whether the pull that starts now fails."""
         return self._strikes("transfer", now_s) is not None
+
+    def keeps_nothing(self, *, now_s: float) -> bool:
+        """Tell whether nothing is kept for another worker of the prompt that comes now."""
+        return self._strikes("forget", now_s) is not None
 
     def error_status(self, *, now_s: float) -> int | None:
         """Return what the request that comes now is answered with, or None if it is served."""

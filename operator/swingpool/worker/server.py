@@ -3,7 +3,7 @@
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from importlib import metadata
 from typing import Any
 
@@ -179,7 +179,7 @@ class Api:
             self._check_admission()
             generation = protocol.parse(data, chat=chat, options=self._options)
         except RequestError:
-            self._give_up(data)
+            self._give_up(data.get("kv_transfer_params"))
             raise
         self._metrics.asked(max_tokens=generation.max_tokens, answers=generation.answers)
         identity = request.headers.get("X-Request-Id") or uuid.uuid4().hex
@@ -199,9 +199,9 @@ class Api:
         if not self.ready:
             raise RequestError(503, "ServiceUnavailableError", "the model is being loaded")
 
-    def _give_up(self, data: dict[str, Any]) -> None:
-        """Let another worker free what it keeps for a request that is refused here."""
-        remote = remote_of(data.get("kv_transfer_params")) if self._options.kv_transfer else None
+    def _give_up(self, params: Mapping[str, Any] | None) -> None:
+        """Let another worker free what it keeps for a request that never reaches the engine here."""
+        remote = remote_of(params) if self._options.kv_transfer else None
         if remote is not None:
             self._driver.give_up(remote)
 
@@ -227,9 +227,14 @@ class Api:
     async def _stream(self, request: web.Request, envelope: Envelope) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
         response.enable_chunked_encoding()
-        await response.prepare(request)
-        transport = request.transport
+        try:
+            await response.prepare(request)
+            transport = request.transport
+        except BaseException:
+            self._give_up(envelope.generation.kv_transfer_params)
+            raise
         if transport is None:  # gone already
+            self._give_up(envelope.generation.kv_transfer_params)
             return response
         answer = Answer(envelope)
         submitted = [
@@ -262,10 +267,14 @@ class Api:
                 output_tokens=choice.output_tokens,
                 block_hashes=choice.prompt.block_hashes,
                 remote_prefill=remote is not None,
-                remote_decode=bool(params and params.get("do_remote_decode")) and not index,
+                remote_decode=bool(params and params.get("do_remote_decode")) and not index and self._keeps,
             )
             requests.append((request, choice.finish, remote))
         return requests
+
+    @property
+    def _keeps(self) -> bool:
+        return not self._faults.keeps_nothing(now_s=self._driver.now_s)
 
     def _kept(self, request: Request) -> dict[str, object] | None:
         """Return what another worker needs to pull a request's KV cache."""

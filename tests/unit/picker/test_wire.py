@@ -187,6 +187,17 @@ async def test_an_answer_that_has_come_when_its_asker_is_cancelled_is_told(serve
     assert told == [answer] == [Response(200, "text/plain", b"hello")]
 
 
+async def test_an_answer_that_comes_between_a_cancellation_and_its_effect_is_told(serve: Serve) -> None:
+    connection, told = await _connect(await serve(answering())), list[Response]()
+    asking = asyncio.create_task(connection.exchange(b"POST / HTTP/1.1\r\ncontent-length:0\r\n\r\n"))
+    await asyncio.sleep(0)
+    asking.cancel()
+    connection.data_received(OK + b"content-length: 5\r\n\r\nhello")
+    await asyncio.gather(asking, return_exceptions=True)
+    connection.leave(told.append)
+    assert told == [Response(200, "text/plain", b"hello")]
+
+
 async def test_connections_of_busier_times_are_closed(serve: Serve) -> None:
     address, pool = await serve(answering(OK + b"content-length: 0\r\n\r\n")), HttpPool()
     await asyncio.gather(*(post(address, pool) for _ in range(8)))
