@@ -1,5 +1,7 @@
 """What the router sees of its cluster: the picker writes it, the manager's loops read it.
 
+Of a router that tells nothing the manager makes the same from what the workers say of themselves.
+
 Counts are totals since the picker started; rates and percentiles are over the last `window_s`. A figure that the picker
 does not have is `Unknown`. Unix times are the picker's clock.
 """
@@ -56,17 +58,6 @@ class WorkerObservation:
     """`vllm:kv_cache_usage_perc`, 0-1, by the last scrape."""
     scraped_unix_s: Figure
     """When the last good scrape ended."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerLoad:
-    """What a worker says of itself where no router of ours watches it."""
-
-    running: Figure
-    """`vllm:num_requests_running`."""
-    waiting: Figure
-    """`vllm:num_requests_waiting`."""
-    scraped_unix_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,7 +67,7 @@ class Reason(StrEnum):
     ROUTER_ANSWERS = "RouterAnswers"
     WAITING_FOR_ROUTER = "WaitingForRouter"
     ROUTER_UNREACHABLE = "RouterUnreachable"
-    EXTERNAL_ROUTER = "ExternalRouter"
+    WORKERS_SILENT = "WorkersSilent"
     MET = "Met"
     MISSED = "Missed"
     NO_TRAFFIC = "NoTraffic"

@@ -1,7 +1,7 @@
 """RolesBalanced: is a role short of workers, or is one of its workers loaded far beyond the others."""
 
 from swingpool_control.api.status import Condition
-from swingpool_control.api.v1alpha1 import PoolRole, RouterType, ScalingMode
+from swingpool_control.api.v1alpha1 import PoolRole, ScalingMode
 from swingpool_control.conditions.conditions import Finding, Reason, Status, Type
 from swingpool_control.figures import Unknown
 from swingpool_control.swing.balance import Balance, State
@@ -22,8 +22,6 @@ def roles_balanced(
         balance: how each role is (`SwingMemory.balance`); empty if it is not known yet.
         now_unix_s: the time.
     """
-    if view.spec.router.type is RouterType.EXTERNAL:
-        return _finding("Unknown", Reason.EXTERNAL_ROUTER, "an external router tells nothing of the load of roles")
     if isinstance(view.router, Unknown) or not balance:
         return _kept(before) or _finding("Unknown", Reason.WAITING_FOR_ROUTER, "the load of roles is not known yet")
     if before is not None and any(now_unix_s - item.since_unix_s < LASTS_S for item in balance):

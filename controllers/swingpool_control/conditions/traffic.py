@@ -35,10 +35,11 @@ def metrics_available(
         now_unix_s: the time.
     """
     if not isinstance(view.router, Unknown):
+        if isinstance(view.router.arrived_requests, Unknown) and view.spec.router.type is RouterType.EXTERNAL:
+            why = view.router.arrived_requests.why
+            message = f"roles and sizes hold, since workers before an external router must tell its load: {why}"
+            return _metrics("False", Reason.WORKERS_SILENT, message)
         return _metrics("True", Reason.ROUTER_ANSWERS, "the router tells what it sees")
-    if view.spec.router.type is RouterType.EXTERNAL:
-        message = "an external router tells nothing: roles and sizes hold, but for roles that nobody serves"
-        return _metrics("False", Reason.EXTERNAL_ROUTER, message)
     known = router_seen_unix_s is not None
     if known and router_seen_unix_s is not None and now_unix_s - router_seen_unix_s < GRACE_S and before is not None:
         return _metrics(before.status, before.reason, before.message)

@@ -64,6 +64,10 @@ class Recent:
             part.square_s2 += gap_s * gap_s
         self._last_s = now_s
 
+    def asked(self, prompt_tokens: float, count: float, *, now_s: float) -> None:
+        """Count so many requests with prompts of about this length, of which nobody knows when they arrived."""
+        _count(self._open(now_s).prompts, prompt_tokens, count, PROMPT_CELLS_PER_OCTAVE)
+
     def answered(self, output_tokens: float, count: float, *, now_s: float) -> None:
         """Count so many answers of about this length."""
         _count(self._open(now_s).outputs, output_tokens, count, OUTPUT_CELLS_PER_OCTAVE)

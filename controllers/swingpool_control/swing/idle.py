@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from swingpool_control.figures import Unknown
-from swingpool_control.observation import WorkerLoad, WorkerObservation
+from swingpool_control.observation import WorkerObservation
 from swingpool_control.swing.guards import observed
 from swingpool_control.view import ClusterView
 
@@ -21,16 +21,13 @@ class Idle:
     """How many different scrapes showed it without one between that did not."""
 
 
-def holds_nothing(sight: WorkerObservation | WorkerLoad) -> bool:
+def holds_nothing(sight: WorkerObservation) -> bool:
     """Tell whether it is certain that a worker holds no request and is sent none; never if a figure is unknown."""
     if isinstance(sight.running, Unknown) or isinstance(sight.waiting, Unknown):
         return False
-    if isinstance(sight, WorkerObservation):
-        held = sight.prefills_in_flight + sight.decodes_in_flight + sight.pending_prefill_tokens
-        # A router that has not seen yet that the worker drains goes on sending to it.
-        if held > 0 or sight.in_rotation:
-            return False
-    return sight.running == 0 and sight.waiting == 0
+    held = sight.prefills_in_flight + sight.decodes_in_flight + sight.pending_prefill_tokens
+    # A router that has not seen yet that the worker drains goes on sending to it.
+    return held == 0 and not sight.in_rotation and sight.running == 0 and sight.waiting == 0
 
 
 def follow(view: ClusterView, idle: tuple[Idle, ...], *, uids: Collection[str], now_unix_s: float) -> tuple[Idle, ...]:
@@ -42,14 +39,14 @@ def follow(view: ClusterView, idle: tuple[Idle, ...], *, uids: Collection[str], 
         uids: uids of the workers to follow.
         now_unix_s: the time.
     """
-    sights: dict[str, WorkerObservation | WorkerLoad] = {**view.loads, **observed(view)}
+    sights = observed(view)
     before = {item.uid: item for item in idle}
     found = []
     for worker in view.workers:
         sight = sights.get(worker.pod)
         if worker.uid not in uids or sight is None or not holds_nothing(sight):
             continue
-        if isinstance(sight, WorkerObservation) and sight.role != worker.role:  # it may be sent something yet
+        if sight.role != worker.role:  # it may be sent something yet
             continue
         scraped = sight.scraped_unix_s
         if isinstance(scraped, Unknown):

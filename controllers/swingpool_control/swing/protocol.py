@@ -135,7 +135,7 @@ def _drain(
     settle_s = max(seconds(view.spec.router.external.drain_settle), lease_s)
     longest_s = seconds(view.spec.engine.max_request_duration) + lease_s
     overdue = now_unix_s - flip.phase_since_unix_s >= longest_s
-    blind = worker.pod not in observed(view) and worker.pod not in view.loads
+    blind = worker.pod not in observed(view)
     if settled(idle, worker.uid, settle_s=settle_s, now_unix_s=now_unix_s) or (overdue and blind):
         switched = replace(flip, phase=Phase.SWITCHED, phase_since_unix_s=now_unix_s)
         action = _patch(view, worker, role=flip.to_role, flip=switched, reason=f"drained; {flip.reason}")

@@ -36,6 +36,7 @@ from swingpool_control.replay.decision import SizingDecision, SwingDecision
 from swingpool_control.reserve import step as reserve
 from swingpool_control.resources.pod_template import PodTemplateError
 from swingpool_control.sizing import step as sizing
+from swingpool_control.sizing import watch
 from swingpool_control.sizing.memory import PERIOD_S
 from swingpool_control.swing import step as swing
 from swingpool_control.timestamps import unix_seconds
@@ -251,10 +252,12 @@ class Rounds:
     async def _size(self, seen: _Seen, memory: ClusterMemory) -> None:
         whole = self._view(seen, memory)
         view = reserve.awake(whole)
-        if not memory.sizing.now(self.monotonic()) and view.generation == memory.sized_generation:
+        before, now_unix_s = watch.follow(view, memory.sizing_memory), self.now_unix_s()
+        memory.sizing_memory = before
+        due = memory.sizing.now(self.monotonic()) or view.generation != memory.sized_generation
+        if not due and (memory.sizing.failures or not watch.is_urgent(view, before, now_unix_s=now_unix_s)):
             return
         memory.sized_generation = view.generation
-        before, now_unix_s = memory.sizing_memory, self.now_unix_s()
         result = sizing.step(view, before, now_unix_s=now_unix_s)
         self.decisions.add(seen.key, SizingDecision(view=view, memory=before, now_unix_s=now_unix_s, result=result))
         memory.sizing_memory, memory.plan = result.memory, result.plan

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
-
-from swingpool.picker import exposition
-from swingpool.picker.windows import combined
+from swingpool.telemetry import vllm_page
+from swingpool.telemetry.windows import combined
 
 _TOKENS = tuple(2.0**power for power in range(4, 21))
 _SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2, 3, 5, 7.5, 10, 20, 40, 80, 160, 600)
@@ -60,9 +59,9 @@ class GrowthCollector(Collector):
     """Workers' histograms added up for as long as the picker runs; a worker's restart or end takes nothing away."""
 
     def __init__(self) -> None:
-        self._totals: dict[str, exposition.Histogram] = {}
+        self._totals: dict[str, vllm_page.Histogram] = {}
 
-    def add(self, series: str, growth: exposition.Histogram) -> None:
+    def add(self, series: str, growth: vllm_page.Histogram) -> None:
         """Add what a worker's histogram grew by."""
         known = self._totals.get(series)
         self._totals[series] = combined([known, growth]) if known else growth

@@ -2,10 +2,10 @@
 
 import time
 
-from swingpool.picker.exposition import Histogram
 from swingpool.picker.fleet import Fleet
 from swingpool.picker.traffic import Traffic
-from swingpool.picker.windows import mean_of, percentiles_in, percentiles_of
+from swingpool.telemetry.vllm_page import Histogram
+from swingpool.telemetry.windows import mean_of, percentiles_in, percentiles_of
 from swingpool_control.figures import Figure, Unknown
 from swingpool_control.observation import RouterObservation
 

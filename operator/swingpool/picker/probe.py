@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import aiohttp
 
-from swingpool.picker.exposition import WorkerFigures, parse
 from swingpool.picker.fleet import Fleet
 from swingpool.picker.worker import Worker
+from swingpool.telemetry.vllm_page import WorkerFigures, parse
 from swingpool_control.figures import Unknown
 
 INTERVAL_S = 0.5

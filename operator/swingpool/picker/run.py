@@ -12,17 +12,13 @@ from pathlib import Path
 import aiohttp
 import grpc.aio
 from aiohttp import web
-
 from swingpool.kube import Kube
-from swingpool.picker import accesslog, eds, extproc, http, profiles
 from swingpool.picker.drain import drain
-from swingpool.picker.exposition import WorkerFigures
 from swingpool.picker.fleet import Fleet
 from swingpool.picker.flow import Flow
 from swingpool.picker.keys import ApiKeys
 from swingpool.picker.leg import PrefillClient
 from swingpool.picker.members import WorkerSource
-from swingpool.picker.metrics import RouterMetrics
 from swingpool.picker.observe import observe
 from swingpool.picker.probe import Prober
 from swingpool.picker.requests import Generations
@@ -31,10 +27,14 @@ from swingpool.picker.source_kubernetes import KubernetesSource
 from swingpool.picker.traffic import Traffic
 from swingpool.picker.wire import KEEP_ALIVE_S, HttpPool
 from swingpool.picker.worker import Worker
-from swingpool_control import names
+from swingpool.telemetry.vllm_page import WorkerFigures
 from swingpool_control.observation import RouterObservation
 from swingpool_control.placement.dispatcher import Dispatcher
 from swingpool_control.resources.envoy import BUFFER_LIMIT_BYTES
+
+from swingpool.picker import accesslog, eds, extproc, http, profiles
+from swingpool.picker.metrics import RouterMetrics
+from swingpool_control import names
 
 FIRST_PROBES_S = 3.0
 

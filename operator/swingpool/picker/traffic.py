@@ -3,9 +3,9 @@
 import time
 from collections import deque
 
-from swingpool.picker.exposition import Histogram, WorkerFigures
 from swingpool.picker.metrics import RouterMetrics
-from swingpool.picker.windows import MOST_VALUES, Histograms, Values, typical
+from swingpool.telemetry.vllm_page import Histogram, WorkerFigures
+from swingpool.telemetry.windows import MOST_VALUES, Histograms, Values, typical
 from swingpool_control.figures import Figure, Unknown
 from swingpool_control.placement.estimate import TokenRate
 from swingpool_control.sizing.recent import Recent

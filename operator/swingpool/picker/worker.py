@@ -3,8 +3,8 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from swingpool.picker.exposition import NO_FIGURES, Histogram, WorkerFigures
 from swingpool.picker.members import Member
+from swingpool.telemetry.vllm_page import NO_FIGURES, Histogram, WorkerFigures
 from swingpool_control import names
 from swingpool_control.figures import Figure, Unknown
 from swingpool_control.observation import WorkerObservation

@@ -20,8 +20,8 @@ from swingpool.manager.reconcile import BlockedError, Reconciler
 from swingpool.manager.rounds import TOLD_AFTER_FAILURES, UNCERTAIN_S, Periods, Rounds
 from swingpool.manager.router_poll import RouterPoll
 from swingpool.manager.store import Key, Store
+from swingpool.manager.worker_poll import WorkerPoll
 from swingpool.manager.writes import Writes
-from swingpool.telemetry.worker_load import WorkerLoads
 from swingpool_control.actions import Action
 from swingpool_control.figures import Unknown
 from swingpool_control.sizing import step as sizing
@@ -73,7 +73,7 @@ class World:
             actor=cast(Actor, self),
             writes=cast(Writes, self),
             routers=cast(RouterPoll, self),
-            workers=cast(WorkerLoads, self),
+            workers=cast(WorkerPoll, self),
             profiles=cast(Profiles, self),
             decisions=Decisions(),
             metrics=Metrics(),
@@ -230,7 +230,7 @@ async def test_a_cluster_that_is_gone_is_forgotten() -> None:
     world.put(deletionTimestamp="now")
     assert await world.round() is None
     assert world.rounds.memories == {}
-    assert world.forgotten == [KEY] * 3, "router, profiles and events"
+    assert world.forgotten == [KEY] * 4, "router, workers, profiles and events"
 
 
 async def test_a_new_cluster_of_the_same_name_starts_anew() -> None:

@@ -12,14 +12,14 @@ from envoy.data.accesslog.v3.accesslog_pb2 import AccessLogType, HTTPAccessLogEn
 
 from swingpool.picker import eds
 from swingpool.picker.accesslog import AccessLog
-from swingpool.picker.exposition import Histogram, WorkerFigures
 from swingpool.picker.fleet import Fleet
 from swingpool.picker.members import Member
 from swingpool.picker.metrics import RouterMetrics
 from swingpool.picker.requests import FORGET_AFTER_S, Generations
 from swingpool.picker.traffic import Traffic
-from swingpool.picker.windows import Histograms
 from swingpool.picker.worker import Worker
+from swingpool.telemetry.vllm_page import Histogram, WorkerFigures
+from swingpool.telemetry.windows import Histograms
 from swingpool_control.figures import Unknown
 from swingpool_control.placement.ticket import Ticket
 from swingpool_control.resources.envoy import TAG_FIRST_BODY_US

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swingpool.picker.exposition import NO_FIGURES, Histogram, parse
 from swingpool.picker.metrics import RouterMetrics
 from swingpool.picker.traffic import Traffic
-from swingpool.picker.windows import typical
+from swingpool.telemetry.vllm_page import NO_FIGURES, Histogram, parse
+from swingpool.telemetry.windows import typical
 from swingpool_control.figures import Unknown
 
 BOUNDS = (1.0, 2.0, 5.0, 10.0, 50.0, 200.0)

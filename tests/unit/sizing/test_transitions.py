@@ -5,7 +5,7 @@ from typing import Any
 
 from swingpool_control import names
 from swingpool_control.actions import Action, EmitEvent, PatchWorker, SetReplicas
-from swingpool_control.observation import WorkerLoad
+from swingpool_control.figures import Unknown
 from swingpool_control.sizing.memory import SizingMemory
 from swingpool_control.sizing.step import step
 from swingpool_control.view import ClusterView
@@ -95,15 +95,18 @@ def test_before_an_external_router_a_workers_own_word_ends_its_drain() -> None:
         for name, count in (("prefill", 1), ("decode", 3))
     ]
     fleet = Fleet(spec(wanted, **outside))
-    fleet.router_known = False
     wanted[1]["replicas"] = {"mode": "Fixed", "count": 2}
     fleet.spec = spec(wanted, **outside)
     draining(fleet, "decode-3", age_s=0)
     for running, expected in ((1.0, False), (0.0, True)):
         memory, lowered = SizingMemory(), False
         for _ in range(5):
-            load = WorkerLoad(running=running, waiting=0.0, scraped_unix_s=fleet.now)
-            result = step(replace(fleet.view(), loads={"decode-3": load}), memory, now_unix_s=fleet.now)
+            view = fleet.view()
+            assert not isinstance(view.router, Unknown)
+            told = tuple(replace(one, running=running) if one.pod == "decode-3" else one for one in view.router.workers)
+            silent = Unknown("decode-1: it does not answer /metrics")
+            router = replace(view.router, workers=told, requests_per_s=silent, arrived_requests=silent)
+            result = step(replace(view, router=router), memory, now_unix_s=fleet.now)
             memory = result.memory
             lowered = lowered or any(isinstance(action, SetReplicas) for action in result.actions)
             fleet.run(2.0, dt=1.0)

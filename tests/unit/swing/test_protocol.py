@@ -9,7 +9,6 @@ from swingpool_control import names
 from swingpool_control.actions import EmitEvent, PatchWorker
 from swingpool_control.api.status import InferenceClusterStatus
 from swingpool_control.figures import Unknown
-from swingpool_control.observation import WorkerLoad
 from swingpool_control.swing.flip import Flip, Phase
 from swingpool_control.swing.memory import PendingPatch, SwingMemory, SwingResult
 from swingpool_control.swing.step import step
@@ -202,12 +201,14 @@ def test_before_an_external_router_a_flip_that_nobody_needs_any_more_is_taken_ba
 
 def test_before_an_external_router_a_workers_own_word_ends_its_drain() -> None:
     fleet = flipping(Phase.DRAINING, age_s=0, **EXTERNAL)
-    fleet.router_known = False
     fleet.pod("prefill-1").waiting, fleet.pod("prefill-1").ready = "CrashLoopBackOff", False
     memory, switched = SwingMemory(), []
     for _ in range(8):
-        load = WorkerLoad(running=0.0, waiting=0.0, scraped_unix_s=fleet.now)
-        result = step(replace(fleet.view(), loads={"swing-3": load}), memory, now_unix_s=fleet.now)
+        view = fleet.view()
+        assert not isinstance(view.router, Unknown)
+        silent = Unknown("prefill-1: it does not answer /metrics")
+        told = replace(view.router, requests_per_s=silent, arrived_requests=silent, arrived_prompt_tokens=silent)
+        result = step(replace(view, router=told), memory, now_unix_s=fleet.now)
         memory = result.memory
         switched += [(fleet.now - T0, w.labels[names.LABEL_ROLE]) for w in writes(result) if w.labels]
         fleet.apply(tuple(w for w in result.actions if isinstance(w, PatchWorker)))

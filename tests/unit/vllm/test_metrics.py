@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swingpool.picker.exposition import parse as parse_page
+from swingpool.telemetry.vllm_page import parse as parse_page
 from swingpool_control.figures import Unknown
 from swingpool_control.vllm.metrics import METRICS, Kind, percentile
 from swingpool_control.vllm.versions import Version, parse

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import accumulate
 
-from swingpool.picker.exposition import Histogram
+from swingpool.telemetry.vllm_page import Histogram
 from swingpool_control.figures import Figure, Unknown
 from swingpool_control.observation import Percentiles
 

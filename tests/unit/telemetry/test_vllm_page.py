@@ -5,9 +5,9 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swingpool.picker.exposition import Histogram, parse
 from swingpool.picker.observe import mean_output_tokens
-from swingpool.picker.windows import combined, percentiles_in, percentiles_of
+from swingpool.telemetry.vllm_page import Histogram, parse
+from swingpool.telemetry.windows import combined, percentiles_in, percentiles_of
 from swingpool_control.figures import Unknown
 
 PAGE = """\

@@ -1,4 +1,4 @@
-"""What the picker reads from a worker's /metrics: the few series it needs, under vLLM's present and former names.
+"""What is read from a worker's /metrics: the few series it needs, under vLLM's present and former names.
 
 A whole parser would cost more than a request does: lines are picked by their prefix. Series of several engines (data
 parallel ranks) or models of one worker add up.
@@ -46,6 +46,8 @@ class WorkerFigures:
     itl_s: Histogram | None = None
     ttft_s: Histogram | None = None
     output_tokens: Histogram | None = None
+    prompt_tokens: Histogram | None = None
+    """Lengths of the prompts of requests that ended."""
     transferred_tokens: Figure = field(default=Unknown(_NEVER))
     """Prompt tokens whose KV cache came from another worker, since it started."""
     cached_tokens: Figure = field(default=Unknown(_NEVER))
@@ -70,6 +72,7 @@ _HISTOGRAMS = {
     _ITL_OLD: "itl_old",
     names_of("ttft")[0]: "ttft",
     names_of("output_tokens")[0]: "output",
+    names_of("prompt_lengths")[0]: "prompts",
 }
 _SERIES = {
     **{name: (key, "") for name, key in _GAUGES.items()},
@@ -113,6 +116,7 @@ def parse(text: str, *, now_unix_s: float) -> WorkerFigures:
         itl_s=histogram("itl", "itl_old"),
         ttft_s=histogram("ttft"),
         output_tokens=histogram("output"),
+        prompt_tokens=histogram("prompts"),
         transferred_tokens=_total(gauges, "transferred"),
         cached_tokens=math.fsum(gauges["cached"]) if "cached" in gauges else Unknown("it tells no local_cache_hit"),
     )
