@@ -133,6 +133,24 @@ POOLS = [
         "set mode to Auto",
         **{REPLICAS: {"mode": "Fixed", "count": 2, "max": 4}},
     ),
+    case(
+        "reserve-in-fixed",
+        "spec.pools[0].replicas.reserve",
+        "reserve is for mode Auto",
+        **{REPLICAS: {"mode": "Fixed", "count": 2, "reserve": 1}},
+    ),
+    case(
+        "reserve-with-registered-memory",
+        "spec.pools",
+        "a worker's sleep frees the accelerators' memory",
+        **{REPLICAS: {"max": 2, "reserve": 1}},
+    ),
+    case(
+        "cores-with-accelerators-buffer",
+        "spec.engine.kvTransfer.buffer",
+        "set kvTransfer.buffer to Host",
+        **{f"{POOL}__accelerator__resource": "cpu"},
+    ),
     case("max-in-external", "spec.pools[0].replicas.max", "remove them", **{REPLICAS: {"mode": "External", "max": 4}}),
     case("no-accelerators", "spec.pools[0].accelerator.count", "or equal to 1", **{f"{POOL}__accelerator__count": 0}),
     case(

@@ -41,7 +41,8 @@ def test_the_cluster_of_real_pods_is_valid() -> None:
     InferenceClusterSpec.model_validate(cluster["spec"])
     parse(config["data"]["profile.json"].encode(), origin="manifest")
     numbers = [one.number for stretch in kubernetes.requests_of(kubernetes.STRETCHES) for one in stretch]
-    assert numbers == list(range(500))
+    assert numbers == list(range(len(numbers)))
+    assert len(numbers) >= 500
 
 
 def test_the_simulator_exchanges_roles_when_the_servers_did() -> None:
