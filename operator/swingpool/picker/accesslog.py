@@ -1,8 +1,5 @@
 """Envoy's access log, streamed to the picker: first tokens while requests run, and how they ended."""
 
-from typing import Any
-
-import grpc.aio
 from envoy.data.accesslog.v3.accesslog_pb2 import (
     AccessLogCommon,
     AccessLogType,
@@ -11,11 +8,34 @@ from envoy.data.accesslog.v3.accesslog_pb2 import (
 from envoy.service.accesslog.v3.als_pb2 import StreamAccessLogsMessage, StreamAccessLogsResponse
 
 from swingpool.picker.requests import Generation, Generations
+from swingpool.picker.rpc import Call
 from swingpool.picker.traffic import Traffic
 from swingpool_control.figures import Unknown
 from swingpool_control.resources.envoy import TAG_FIRST_BODY_US
 
-SERVICE = "envoy.service.accesslog.v3.AccessLogService"
+STREAM = "/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs"
+
+_NOTHING = StreamAccessLogsResponse().SerializeToString()
+
+
+class LogStream:
+    """One Envoy's entries, for as long as it is connected."""
+
+    def __init__(self, log: "AccessLog", call: Call) -> None:
+        self._log = log
+        self._call = call
+
+    def message(self, data: bytes) -> None:
+        """Take entries."""
+        self._log.message(data)
+
+    def ended(self) -> None:
+        """End the call: no further entries come."""
+        self._call.send(_NOTHING)
+        self._call.end()
+
+    def gone(self) -> None:
+        """Do nothing: what was under way is heard of by the next stream, or is forgotten after a while."""
 
 
 class AccessLog:
@@ -25,20 +45,10 @@ class AccessLog:
         self._generations = generations
         self._traffic = traffic
 
-    def handler(self) -> "grpc.GenericRpcHandler[Any, Any]":
-        """Return the gRPC service."""
-
-        async def stream(_: object, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
-            while message := await context.read():  # the end of the stream is false
-                for entry in message.http_logs.log_entry:
-                    self.entry(entry)
-
-        method = grpc.stream_stream_rpc_method_handler(
-            stream,
-            request_deserializer=StreamAccessLogsMessage.FromString,
-            response_serializer=StreamAccessLogsResponse.SerializeToString,
-        )
-        return grpc.method_handlers_generic_handler(SERVICE, {"StreamAccessLogs": method})
+    def message(self, data: bytes) -> None:
+        """Take a message of entries, serialised."""
+        for entry in StreamAccessLogsMessage.FromString(data).http_logs.log_entry:
+            self.entry(entry)
 
     def entry(self, entry: HTTPAccessLogEntry) -> None:
         """Take one entry: of a request that goes on (one each half second), or of one that ended."""
@@ -72,6 +82,9 @@ class AccessLog:
             metrics.errors.labels(reason).inc()
         if generation is None:
             return
+        left = reason == "client_disconnect" or not _upstream(common)
+        if left and generation.release is not None and not generation.first_token_seen:
+            generation.release()
         handed_over_s = generation.sent_unix_s - generation.arrived_unix_s
         metrics.decode_legs.observe(max(0.0, duration_s - handed_over_s))
         served = status == 200 and not reason

@@ -1,10 +1,9 @@
 """Envoy's external-processing protocol: its messages in, the flow's answers out."""
 
+import asyncio
 import logging
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Coroutine, Iterable, Mapping
 
-import grpc.aio
 from envoy.config.core.v3.base_pb2 import HeaderValue, HeaderValueOption
 from envoy.service.ext_proc.v3.external_processor_pb2 import (
     BodyMutation,
@@ -21,10 +20,11 @@ from envoy.type.v3.http_status_pb2 import HttpStatus
 
 from swingpool.picker.flow import Flow, Incoming, Route
 from swingpool.picker.replies import Reply, internal_error
+from swingpool.picker.rpc import Call
 from swingpool_control import names
 from swingpool_control.resources.envoy import DECISION_PATHS, FORM_TYPE
 
-SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
+PROCESS = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 CHAT_PATH = "/v1/chat/completions"
 PASSED_ON = frozenset({"authorization", "content-type", "traceparent", "tracestate", names.HEADER_REQUEST_ID})
 """Headers that the prefill leg carries too."""
@@ -34,67 +34,92 @@ ACKNOWLEDGED_MS = 8000
 """vLLM sends a stream's headers as soon as it has read the request: a worker that has not within this time hangs, and
 Envoy tries the next. Once the headers are there Envoy forgets this limit, however long the first token takes."""
 
-_CONTINUE = ProcessingResponse(request_headers=HeadersResponse())
+_CONTINUE = ProcessingResponse(request_headers=HeadersResponse()).SerializeToString()
 _OVERWRITE = HeaderValueOption.HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD
 
 log = logging.getLogger(__name__)
 
 
-def handler(flow: Flow) -> "grpc.GenericRpcHandler[Any, Any]":
-    """Return the gRPC service."""
+class Exchange:
+    """One HTTP request as Envoy tells of it: its headers, then its whole body if it has one that is no form.
 
-    async def serve(_: object, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
-        await process(flow, context)
+    Args:
+        flow: who decides.
+        call: what the answers go into.
+    """
 
-    method = grpc.stream_stream_rpc_method_handler(
-        serve,
-        request_deserializer=ProcessingRequest.FromString,
-        response_serializer=ProcessingResponse.SerializeToString,
-    )
-    return grpc.method_handlers_generic_handler(SERVICE, {"Process": method})
+    __slots__ = ("_call", "_flow", "_headers", "_task")
 
+    def __init__(self, flow: Flow, call: Call) -> None:
+        self._flow = flow
+        self._call = call
+        self._headers: dict[str, str] | None = None
+        self._task: asyncio.Task[None] | None = None
 
-async def process(flow: Flow, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
-    """Serve one HTTP request, and answer it even after a fault of the picker's own."""
-    try:
-        await _process(flow, context)
-    except Exception:
-        # Were it raised, Envoy would send the request on as it came, with whatever a client put into it.
+    def message(self, data: bytes) -> None:
+        """Take headers or a body, and answer."""
+        try:
+            self._take(ProcessingRequest.FromString(data))
+        except Exception:
+            self._fault()
+
+    def ended(self) -> None:
+        """Go on: Envoy has said all, and waits."""
+
+    def gone(self) -> None:
+        """Give the request up: the client has left, or Envoy."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _take(self, message: ProcessingRequest) -> None:
+        if message.HasField("request_headers") and self._headers is None:
+            self._headers = _headers(message.request_headers)
+            if message.request_headers.end_of_stream or self._is_form(self._headers):
+                self._answer_with(self._flow.passed(), "request_headers")
+            else:
+                self._call.send(_CONTINUE)
+        elif message.HasField("request_body") and self._headers is not None and self._task is None:
+            self._answer_with(self._outcome(self._headers, message.request_body.body), "request_body")
+
+    def _is_form(self, headers: Mapping[str, str]) -> bool:
+        return headers.get("content-type", "").lower().startswith(FORM_TYPE) and not _decides(headers)
+
+    def _outcome(self, headers: Mapping[str, str], body: bytes) -> Coroutine[None, None, Route | Reply]:
+        path = headers.get(":path", "")
+        if not _decides(headers):
+            content_type = headers.get("content-type", "").lower()
+            return self._flow.carried(body, is_json="json" in content_type or not content_type)
+        incoming = Incoming(
+            request_id=headers.get(names.HEADER_REQUEST_ID, ""),
+            path=path,
+            headers={name: value for name, value in headers.items() if name in PASSED_ON},
+            body=body,
+            kind=headers.get(names.HEADER_CLASS, ""),
+            tenant=headers.get(names.HEADER_TENANT, ""),
+        )
+        return self._flow.decided(incoming, chat=path.partition("?")[0] == CHAT_PATH)
+
+    def _answer_with(self, outcome: Coroutine[None, None, Route | Reply], part: str) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._answer(outcome, part))
+
+    async def _answer(self, outcome: Coroutine[None, None, Route | Reply], part: str) -> None:
+        try:
+            response = _response(await outcome, part=part)
+        except Exception:
+            self._fault()
+            return
+        self._call.send(response.SerializeToString())
+        self._call.end()
+
+    def _fault(self) -> None:
+        """Answer even after a fault of the picker's own: Envoy would send the request on as it came."""
         log.exception("a request could not be processed")
-        await context.write(_immediate(internal_error()))
+        self._call.send(_immediate(internal_error()).SerializeToString())
+        self._call.end()
 
 
-async def _process(flow: Flow, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
-    """Serve one HTTP request: its headers, then its whole body if it has one that is no form."""
-    message = await context.read()  # the end of the stream is false
-    if not message or not message.HasField("request_headers"):
-        return
-    headers = _headers(message.request_headers)
-    path = headers.get(":path", "")
-    route_path = path.partition("?")[0]
-    decides = route_path in DECISION_PATHS and headers.get(":method") == "POST"
-    content_type = headers.get("content-type", "").lower()
-    if message.request_headers.end_of_stream or (content_type.startswith(FORM_TYPE) and not decides):
-        outcome = await flow.passed()
-        await context.write(_response(outcome, part="request_headers"))
-        return
-    await context.write(_CONTINUE)
-    message = await context.read()
-    if not message or not message.HasField("request_body"):
-        return
-    incoming = Incoming(
-        request_id=headers.get(names.HEADER_REQUEST_ID, ""),
-        path=path,
-        headers={name: value for name, value in headers.items() if name in PASSED_ON},
-        body=message.request_body.body,
-        kind=headers.get(names.HEADER_CLASS, ""),
-        tenant=headers.get(names.HEADER_TENANT, ""),
-    )
-    if decides:
-        outcome = await flow.decided(incoming, chat=route_path == CHAT_PATH)
-    else:
-        outcome = await flow.carried(incoming.body, is_json="json" in content_type or not content_type)
-    await context.write(_response(outcome, part="request_body"))
+def _decides(headers: Mapping[str, str]) -> bool:
+    return headers.get(":method") == "POST" and headers.get(":path", "").partition("?")[0] in DECISION_PATHS
 
 
 def _headers(message: HttpHeaders) -> dict[str, str]:

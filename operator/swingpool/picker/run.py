@@ -7,18 +7,21 @@ import signal
 import socket
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import aiohttp
-import grpc.aio
 from aiohttp import web
+
 from swingpool.kube import Kube
+from swingpool.picker import accesslog, eds, extproc, http, profiles, rpc
 from swingpool.picker.drain import drain
 from swingpool.picker.fleet import Fleet
 from swingpool.picker.flow import Flow
 from swingpool.picker.keys import ApiKeys
 from swingpool.picker.leg import PrefillClient
 from swingpool.picker.members import WorkerSource
+from swingpool.picker.metrics import RouterMetrics
 from swingpool.picker.observe import observe
 from swingpool.picker.probe import Prober
 from swingpool.picker.requests import Generations
@@ -28,13 +31,10 @@ from swingpool.picker.traffic import Traffic
 from swingpool.picker.wire import KEEP_ALIVE_S, HttpPool
 from swingpool.picker.worker import Worker
 from swingpool.telemetry.vllm_page import WorkerFigures
+from swingpool_control import names
 from swingpool_control.observation import RouterObservation
 from swingpool_control.placement.dispatcher import Dispatcher
 from swingpool_control.resources.envoy import BUFFER_LIMIT_BYTES
-
-from swingpool.picker import accesslog, eds, extproc, http, profiles
-from swingpool.picker.metrics import RouterMetrics
-from swingpool_control import names
 
 FIRST_PROBES_S = 3.0
 
@@ -59,6 +59,8 @@ class PickerOptions:
     kubeconfig: Path | None = None
     grpc_host: str = "127.0.0.1"
     grpc_port: int = names.PORT_PICKER_GRPC
+    grpc_socket: Path | None = None
+    """Instead of the port."""
     http_host: str = "0.0.0.0"  # noqa: S104 - the manager and Prometheus reach it on the pod's address
     http_port: int = names.PORT_PICKER_HTTP
     envoy_admin: str = f"127.0.0.1:{names.PORT_ENVOY_ADMIN}"
@@ -153,25 +155,24 @@ class Picker:
             self._traffic,
             queue_timeout_s=self._options.queue_timeout_s,
         )
-        limit = BUFFER_LIMIT_BYTES + 1024 * 1024
-        server = grpc.aio.server(
-            options=[
-                ("grpc.max_receive_message_length", limit),
-                ("grpc.max_send_message_length", limit),
-                ("grpc.so_reuseport", 0),
-                ("grpc.http2.max_ping_strikes", 0),  # Envoy asks for signs of life more often than gRPC likes
-            ]
-        )
         log_service = accesslog.AccessLog(self._generations, self._traffic)
-        server.add_generic_rpc_handlers((extproc.handler(flow), log_service.handler()))
-        server.add_insecure_port(f"{self._options.grpc_host}:{self._options.grpc_port}")
-        await server.start()
+        server = rpc.Server(
+            {
+                extproc.PROCESS: partial(extproc.Exchange, flow),
+                accesslog.STREAM: partial(accesslog.LogStream, log_service),
+            },
+            most_bytes=BUFFER_LIMIT_BYTES + 1024 * 1024,
+        )
+        if self._options.grpc_socket is not None:
+            await server.start_at(self._options.grpc_socket)
+        else:
+            await server.start(self._options.grpc_host, self._options.grpc_port)
         self._serving = True
-        log.info("serving", extra={"cluster": self._options.cluster, "grpc_port": self._options.grpc_port})
+        log.info("serving", extra={"cluster": self._options.cluster})
         await stop.wait()
         self._serving = False
         await drain(self._session, admin=self._options.envoy_admin, timeout_s=self._options.drain_timeout_s)
-        await server.stop(grace=1.0)
+        await server.stop(grace_s=1.0)
         pool.keep_only(())
 
     async def _serve_http(self) -> web.AppRunner:

