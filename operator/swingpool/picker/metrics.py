@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from swingpool.picker.series import Counts, Distributions
 from swingpool.telemetry import vllm_page
 from swingpool.telemetry.windows import combined
 
@@ -30,8 +32,8 @@ class RouterMetrics:
         self.duration = self._histogram("duration_seconds", "Arrival to the last byte.")
         self.legs = self._histogram("prefill_leg_seconds", "Duration of prefill legs, by outcome.", "outcome")
         self.decode_legs = self._histogram("decode_leg_seconds", "From the hand-over to Envoy to the last byte.")
-        self.queued = self._gauge("queued_requests", "Requests that wait for any worker to be in rotation.")
-        self.queue = self._histogram("queue_seconds", "How long such requests waited.")
+        self.queued = self._gauge("queued_requests", "Requests that wait for their placement.")
+        self.queue = self._histogram("queue_seconds", "How long requests waited for their placement.")
         self.prefill_retries = self._counter("prefill_retries", "Prefill legs that failed and were run elsewhere.")
         self.decode_retries = self._counter("decode_retries", "Times that Envoy sent a request to a further worker.")
         self.no_transfer = self._counter(
@@ -45,14 +47,18 @@ class RouterMetrics:
         self.growth = GrowthCollector()
         self.registry.register(self.growth)
 
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(_PREFIX + name, text, labels, registry=self.registry)
+    def _counter(self, name: str, text: str, *labels: str) -> Counts:
+        counts = Counts(_PREFIX + name, text, labels)
+        self.registry.register(counts)
+        return counts
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(_PREFIX + name, text, labels, registry=self.registry)
 
-    def _histogram(self, name: str, text: str, *labels: str, buckets: tuple[float, ...] = _SECONDS) -> Histogram:
-        return Histogram(_PREFIX + name, text, labels, registry=self.registry, buckets=buckets)
+    def _histogram(self, name: str, text: str, *labels: str, buckets: tuple[float, ...] = _SECONDS) -> Distributions:
+        distributions = Distributions(_PREFIX + name, text, labels, bounds=buckets)
+        self.registry.register(distributions)
+        return distributions
 
 
 class GrowthCollector(Collector):

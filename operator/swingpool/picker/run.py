@@ -103,6 +103,7 @@ class Picker:
         self._eds = eds.EdsFile(options.eds_file, self._fleet)
         self._metrics = RouterMetrics()
         self._traffic = Traffic(self._metrics, window_s=options.window_s)
+        self._metrics.queued.set_function(lambda: self._traffic.queued + self._fleet.dispatcher.queued)
         self._generations = Generations(self._fleet)
         self._fleet.on_membership(self._generations.forget_gone)
         self._prober = Prober(self._fleet, session, on_scrape=self._scraped)
