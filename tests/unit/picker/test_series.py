@@ -11,8 +11,6 @@ from swingpool.picker.series import Counts, Distributions
 BOUNDS = (0.005, 0.5, 1.0, 20.0)
 SIZES = [0.0, 0.005, 0.25, 0.5, 20.0, 21.5]
 VALUES = st.lists(st.tuples(st.sampled_from(["a", 'b"\n\\', "ü"]), st.sampled_from(SIZES)))
-    st.tuples(st.sampled_from(["a", 'b"\n\\', "ü"]), st.sampled_from([0.0, 0.005, 0.25, 0.5, 20.0, 21.5]))
-)
 
 
 def told(register: Callable[[CollectorRegistry], None]) -> list[str]:
