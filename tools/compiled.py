@@ -25,6 +25,7 @@ HOT = (
     "engine/cache.py",
     "engine/curve.py",
     "engine/decoding.py",
+    "engine/iterating.py",
     "engine/leases.py",
     "engine/linear.py",
     "engine/link.py",
@@ -34,6 +35,7 @@ HOT = (
     "engine/work.py",
     "placement/*.py",
     "simulation/*.py",
+    "sizing/recent.py",
 )
 """What requests, iterations and events go through."""
 
@@ -61,7 +63,7 @@ from mypyc.build import mypycify
 from setuptools import setup
 
 extensions = mypycify(
-    ["--config-file", sys.argv[1], *sys.argv[2:]], opt_level="1", debug_level="0"
+    ["--config-file", sys.argv[1], "--follow-imports=silent", *sys.argv[2:]], opt_level="3", debug_level="0"
 )
 setup(name="swingpool-compiled", ext_modules=extensions, script_args=["-q", "build_ext", "--inplace", "-j2"])
 """

@@ -1,5 +1,7 @@
 """Every name that two processes must agree on: API group, labels, annotations, ports, children's names."""
 
+from typing import Final
+
 GROUP = "swingpool.dev"
 VERSION = "v1alpha1"
 KIND = "InferenceCluster"
@@ -23,10 +25,10 @@ LABEL_ROLE = f"{GROUP}/role"
 LABEL_GENERATION = f"{GROUP}/kv-generation"
 """Which workers can exchange KV cache: a hash of everything that their handshake compares."""
 
-ROLE_PREFILL = "prefill"
-ROLE_DECODE = "decode"
-ROLE_DRAINING = "draining"
-ROLE_ASLEEP = "asleep"
+ROLE_PREFILL: Final = "prefill"
+ROLE_DECODE: Final = "decode"
+ROLE_DRAINING: Final = "draining"
+ROLE_ASLEEP: Final = "asleep"
 """A worker of a pool's warm reserve: it gets nothing until it is woken."""
 
 ANNOTATION_FLIP = f"{GROUP}/flip"

@@ -42,6 +42,7 @@ class PlainEngine:
         self._leases: OrderedDict[str, Lease] = OrderedDict()
         self._transfers: list[Transfer] = []
         self._link_free_s = 0.0
+        self._added = 0
 
     # What it knows
 
@@ -97,9 +98,11 @@ class PlainEngine:
                 f"request {request.id} needs {request.prompt_tokens + request.output_tokens} tokens of KV cache, "
                 f"the engine has {self.pool.total * self.limits.block_size}"
             )
-        sequence = Sequence(request)
+        self._added += 1
+        sequence = Sequence(request, self._added)
         self._sequences[request.id] = sequence
         self._waiting.append(sequence)
+        self._sort()
 
     def abort(self, request_id: str) -> bool:
         """End a request now and free its blocks; False if there is none of that id."""
@@ -121,6 +124,7 @@ class PlainEngine:
         sequence.transferred = sequence.request.prompt_tokens - sequence.cached
         self._name_blocks(sequence)
         self._loaded.append(sequence)
+        self._sort()
 
     def load_failed(self, request_id: str, *, recompute: bool) -> bool:
         """Tell that a request's KV cache cannot be had: compute the prompt here, or end the request.
@@ -146,7 +150,7 @@ class PlainEngine:
         lease = self._leases.get(request_id)
         if lease is None or lease.expires_s <= now_s:
             return False
-        self._leases[request_id] = lease._replace(expires_s=now_s + self.limits.lease_s)
+        self._leases[request_id] = Lease(lease.held, lease.blocks, lease.tokens, now_s + self.limits.lease_s)
         return True
 
     def release(self, request_id: str) -> bool:
@@ -215,7 +219,7 @@ class PlainEngine:
         return tokens
 
     def _schedule_running(self, chunks: list[tuple[Sequence, int]], budget: int) -> int:
-        """Give every running sequence its next tokens, first come first served; preempt from the end if blocks lack."""
+        """Give every running sequence its next tokens, in the batch's order; preempt if blocks lack."""
         position = 0
         block_size = self.limits.block_size
         while position < len(self._running) and budget:
@@ -224,11 +228,18 @@ class PlainEngine:
             count = min(count, budget)
             roomy = sequence.computed + count <= len(sequence.blocks) * block_size
             while not roomy and not self._grow(sequence, sequence.computed + count):
-                victim = self._running.pop()
+                victim = max(self._running, key=_rank) if self.limits.by_priority else self._running[-1]
+                self._running.remove(victim)
                 self.counters.preemptions += 1
                 self._restart(victim)
                 if victim is sequence:
-                    return budget
+                    break
+                for chunk in [chunk for chunk in chunks if chunk[0] is victim]:
+                    chunks.remove(chunk)
+                    budget += chunk[1]
+                    position -= 1
+            if sequence not in self._running:
+                continue
             chunks.append((sequence, count))
             budget -= count
             position += 1
@@ -351,7 +362,17 @@ class PlainEngine:
         """Put a sequence back before all that wait, to be computed from the start."""
         self._free(sequence)
         sequence.computed = 0
-        self._preempted.appendleft(sequence)
+        if self.limits.by_priority:
+            self._waiting.append(sequence)
+            self._sort()
+        else:
+            self._preempted.appendleft(sequence)
+
+    def _sort(self) -> None:
+        """Bring those that wait into the order of their priorities, where these count."""
+        if self.limits.by_priority:
+            self._waiting = deque(sorted(self._waiting, key=_rank))
+            self._loaded = deque(sorted(self._loaded, key=_rank))
 
     def _free(self, sequence: Sequence) -> None:
         self.pool.release(sequence.blocks, len(sequence.blocks))
@@ -360,3 +381,7 @@ class PlainEngine:
 
     def _blocks_for(self, tokens: int) -> int:
         return -(-tokens // self.limits.block_size)
+
+
+def _rank(sequence: Sequence) -> tuple[int, int]:
+    return sequence.request.priority, sequence.number

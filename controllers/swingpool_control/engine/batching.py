@@ -12,9 +12,10 @@ chunks. Those that miss a single token are the group that decodes; an iteration 
 
 from swingpool_control.engine.cache import Cache
 from swingpool_control.engine.decoding import Decoding
+from swingpool_control.engine.iterating import iteration
 from swingpool_control.engine.link import Link
 from swingpool_control.engine.model import PerformanceModel
-from swingpool_control.engine.queues import Queues
+from swingpool_control.engine.queues import Queues, rank_of
 from swingpool_control.engine.sequence import Sequence
 from swingpool_control.engine.work import Counters, Iteration, Lease, Limits, Progress, Request, Token, Transfer
 
@@ -39,7 +40,9 @@ class BatchingEngine:
         self._cache = Cache(limits, counted=counted)
         self.pool = self._cache.pool
         self._sequences: dict[str, Sequence] = {}
-        self._queues = Queues()
+        self._queues = Queues(by_priority=limits.by_priority)
+        self._by_priority = limits.by_priority
+        self._added = 0
         self._loading: dict[str, Sequence] = {}
         self._running: dict[Sequence, None] = {}
         """The batch, in order."""
@@ -122,9 +125,10 @@ class BatchingEngine:
                 f"request {request.id} needs {request.prompt_tokens + request.output_tokens} tokens of KV cache, "
                 f"the engine has {self.pool.total * self.limits.block_size}"
             )
-        sequence = Sequence(request)
+        self._added += 1
+        sequence = Sequence(request, self._added)
         self._sequences[request.id] = sequence
-        self._queues.waiting.append(sequence)
+        self._queues.wait(sequence)
 
     def abort(self, request_id: str) -> bool:
         """End a request now and free its blocks; False if there is none of that id."""
@@ -145,7 +149,7 @@ class BatchingEngine:
             return
         sequence.transferred = sequence.prompt_tokens - sequence.cached
         self._cache.name(sequence)
-        self._queues.loaded.append(sequence)
+        self._queues.load(sequence)
 
     def load_failed(self, request_id: str, *, recompute: bool) -> bool:
         """Tell that a request's KV cache cannot be had: compute the prompt here, or end the request.
@@ -196,7 +200,7 @@ class BatchingEngine:
         self._grow_decoding(now_s)
         budget = self.limits.max_batched_tokens - self._decoding.size
         for sequence, _ in unfinished:
-            budget -= self._go_on(sequence, budget)
+            budget -= self._go_on(sequence, budget, now_s)
         admitted: tuple[str, ...] = ()
         # Whoever was preempted must not come back at once into the space that was made.
         roomy = preemptions == self.counters.preemptions or not self._running
@@ -205,7 +209,7 @@ class BatchingEngine:
         if not self._running:
             return None
         self._under_way = True
-        return self._iteration(admitted)
+        return iteration(self.model, self._decoding, self._computing, admitted)
 
     def take_transfers(self) -> list[Transfer]:
         """Return the transfers that `schedule` started since the last call."""
@@ -277,36 +281,47 @@ class BatchingEngine:
                 self.pool.take(sequence.blocks, 1)
 
     def _grow_decoding(self, now_s: float) -> None:
-        """Give a block to every decoding sequence that needs one; preempt from the batch's end if they lack."""
+        """Give a block to every decoding sequence that needs one; preempt others if they lack."""
         growing = self._decoding.growing(0)
         if not growing:
             return
         if self._cache.counted and len(growing) <= self.pool.free:
             self.pool.take([], len(growing))
             return
+        grown: set[Sequence] = set()
         for sequence in tuple(growing):
             while sequence.running and not self.pool.free:
-                self._preempt_last(now_s)
+                victim = self._victim()
+                self._preempt(victim, now_s, grown=victim in grown)
             if sequence.running:
                 self.pool.take(sequence.blocks, 1)
+                grown.add(sequence)
 
-    def _go_on(self, sequence: Sequence, budget: int) -> int:
+    def _go_on(self, sequence: Sequence, budget: int, now_s: float) -> int:
         """Compute more of the sequence at the batch's end, if it is still there; return how many tokens."""
         if not sequence.running:
             return 0
         count = min(sequence.missing, budget)
-        if not self._cache.grow(sequence, sequence.computed + count):
-            self._preempt_last(sequence.last_s)
-            return 0
+        while not self._cache.grow(sequence, sequence.computed + count):
+            victim = self._victim()
+            self._preempt(victim, now_s, grown=True)  # whoever decodes has its block for this iteration by now
+            if victim is sequence:
+                return 0
         self._computing.append((sequence, count))
         return count
 
-    def _preempt_last(self, now_s: float) -> None:
-        sequence = next(reversed(self._running))
+    def _victim(self) -> Sequence:
+        """Return who is preempted next: the last of the batch, or the last by priority and arrival."""
+        if self._by_priority:
+            return max(self._running, key=rank_of)
+        return next(reversed(self._running))
+
+    def _preempt(self, sequence: Sequence, now_s: float, *, grown: bool) -> None:
+        """Put a sequence of the batch back; `grown`: whether it has its block for this iteration already."""
         if sequence.decoding:
             sequence.last_s = now_s
         self.counters.preemptions += 1
-        self._leave_batch(sequence)
+        self._leave_batch(sequence, grown=grown)
         self._restart(sequence)
 
     def _admit(self, budget: int, now_s: float) -> tuple[str, ...]:
@@ -340,24 +355,6 @@ class BatchingEngine:
         self._loading[sequence.request.id] = sequence
         self._transfers.append(Transfer(sequence.request.id, tokens, self._link.start(tokens, now_s=now_s)))
 
-    def _iteration(self, admitted: tuple[str, ...]) -> Iteration:
-        decodes, decode_context = self._decoding.size, self._decoding.context_tokens
-        prefill = prefill_context = 0
-        for sequence, count in self._computing:
-            if count == 1:
-                decodes += 1
-                decode_context += sequence.computed + 1
-            else:
-                prefill += count
-                prefill_context += count * sequence.computed + count * count // 2
-        duration_s = self.model.step_s(
-            prefill_tokens=prefill,
-            prefill_context_tokens=prefill_context,
-            decode_sequences=decodes,
-            decode_context_tokens=decode_context,
-        )
-        return Iteration(admitted=admitted, duration_s=duration_s, prefill_tokens=prefill, decode_sequences=decodes)
-
     def _compute(self, sequence: Sequence, count: int, progress: Progress, now_s: float) -> None:
         """Account for tokens of a sequence; if it misses none it emits one."""
         sequence.computed += count
@@ -378,11 +375,11 @@ class BatchingEngine:
         self._finish(sequence, now_s)
         progress.ended.append(sequence.request.id)
 
-    def _leave_batch(self, sequence: Sequence) -> None:
+    def _leave_batch(self, sequence: Sequence, *, grown: bool = False) -> None:
         sequence.running = False
         del self._running[sequence]
         if sequence.decoding:
-            self._decoding.leave(sequence, under_way=self._under_way)
+            self._decoding.leave(sequence, under_way=self._under_way or grown)
 
     def _finish(self, sequence: Sequence, now_s: float) -> None:
         request = sequence.request
@@ -393,7 +390,7 @@ class BatchingEngine:
             self._cache.free(sequence)
 
     def _restart(self, sequence: Sequence) -> None:
-        """Put a sequence back before all that wait, to be computed from the start."""
+        """Let a sequence wait to be computed from the start: before all others, or where its priority puts it."""
         self._cache.free(sequence)
         sequence.computed = 0
-        self._queues.preempted.appendleft(sequence)
+        self._queues.wait_again(sequence)

@@ -5,7 +5,7 @@ group counts these (`ticks`). It knows when its next sequence has all its tokens
 once in `block_size` iterations, which of them need one now.
 """
 
-import heapq
+from heapq import heappop, heappush
 
 from swingpool_control.engine.sequence import Sequence
 
@@ -45,7 +45,7 @@ class Decoding:
         self._offsets += offset
         self._growing[-offset % self._block_size][sequence] = None
         last_tick = self.ticks + sequence.output_tokens - sequence.emitted
-        heapq.heappush(self._ends, (last_tick, self._turns, sequence))
+        heappush(self._ends, (last_tick, self._turns, sequence))
 
     def leave(self, sequence: Sequence, *, under_way: bool) -> None:
         """Let go of a sequence and bring its figures up to date.
@@ -76,7 +76,7 @@ class Decoding:
         found: list[Sequence] = []
         ends = self._ends
         while ends and ends[0][0] <= self.ticks:
-            _, turn, sequence = heapq.heappop(ends)
+            _, turn, sequence = heappop(ends)
             if sequence.decoding and sequence.turn == turn:
                 found.append(sequence)
         return found
@@ -88,7 +88,7 @@ class Decoding:
             tick, turn, sequence = ends[0]
             if sequence.decoding and sequence.turn == turn:
                 return tick - self.ticks
-            heapq.heappop(ends)
+            heappop(ends)
         return 0
 
     def blocks_needed(self, iterations: int) -> int:

@@ -19,6 +19,7 @@ class Sequence:
         "held",
         "last_s",
         "named_blocks",
+        "number",
         "offset_tokens",
         "output_tokens",
         "prompt_tokens",
@@ -30,8 +31,10 @@ class Sequence:
         "turn",
     )
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, number: int) -> None:
         self.request = request
+        self.number = number
+        """Counts up in the order of arrival."""
         self.prompt_tokens = request.prompt_tokens
         self.output_tokens = request.output_tokens
         self.emitted = 0

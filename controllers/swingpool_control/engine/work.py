@@ -35,6 +35,8 @@ class Limits:
     lease_s: float
     """How long blocks wait for another worker to pull them."""
     prefix_caching: bool = True
+    by_priority: bool = False
+    """Whether the smallest priority goes first, as in vLLM's priority scheduling; else who came first."""
 
     def __post_init__(self) -> None:
         """Refuse an engine that could do nothing."""
@@ -48,7 +50,7 @@ class Limits:
 class Request:
     """One sequence to generate. It is not changed; a plain class, as millions are made."""
 
-    __slots__ = ("block_hashes", "id", "output_tokens", "prompt_tokens", "remote_decode", "remote_prefill")
+    __slots__ = ("block_hashes", "id", "output_tokens", "priority", "prompt_tokens", "remote_decode", "remote_prefill")
 
     def __init__(
         self,
@@ -59,6 +61,7 @@ class Request:
         block_hashes: tuple[Hashable, ...] = (),
         remote_prefill: bool = False,
         remote_decode: bool = False,
+        priority: int = 0,
     ) -> None:
         self.id = id
         self.prompt_tokens = prompt_tokens
@@ -71,15 +74,32 @@ class Request:
         """Its KV cache is pulled from another worker before it decodes."""
         self.remote_decode = remote_decode
         """When it ends its blocks stay, under a lease, for another worker to pull."""
+        self.priority = priority
+        """The smallest goes first, where the engine goes by it."""
 
 
-class Transfer(NamedTuple):
-    """A pull of KV cache that must start now. The driver tells when it ended."""
+class Transfer:
+    """A pull of KV cache that must start now. The driver tells when it ended. A plain class, as millions are made."""
 
-    request: str
-    tokens: int
-    duration_s: float
-    """Waiting for the link included."""
+    __slots__ = ("duration_s", "request", "tokens")
+
+    def __init__(self, request: str, tokens: int, duration_s: float) -> None:
+        self.request = request
+        self.tokens = tokens
+        self.duration_s = duration_s
+        """Waiting for the link included."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Transfer) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        return f"Transfer{self._values()}"
+
+    def _values(self) -> tuple[str, int, float]:
+        return self.request, self.tokens, self.duration_s
 
 
 class Iteration:
@@ -115,9 +135,12 @@ class Progress:
     def renew(self, repeated: int) -> None:
         """Begin with the next iteration."""
         self.repeated = repeated
-        self.firsts.clear()
-        self.resumed_s.clear()
-        self.ended.clear()
+        if self.firsts:
+            self.firsts.clear()
+        if self.resumed_s:
+            self.resumed_s.clear()
+        if self.ended:
+            self.ended.clear()
 
 
 class Token(NamedTuple):
@@ -128,15 +151,30 @@ class Token(NamedTuple):
     last: bool
 
 
-class Lease(NamedTuple):
-    """Blocks that wait to be pulled."""
+class Lease:
+    """Blocks that wait to be pulled. It is not changed; a plain class, as millions are made."""
 
-    held: int
-    """How many they are."""
-    blocks: tuple[int, ...]
-    """Their names; none where blocks are only counted."""
-    tokens: int
-    expires_s: float
+    __slots__ = ("blocks", "expires_s", "held", "tokens")
+
+    def __init__(self, held: int, blocks: tuple[int, ...], tokens: int, expires_s: float) -> None:
+        self.held = held
+        """How many they are."""
+        self.blocks = blocks
+        """Their names; none where blocks are only counted."""
+        self.tokens = tokens
+        self.expires_s = expires_s
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Lease) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        return f"Lease{self._values()}"
+
+    def _values(self) -> tuple[int, tuple[int, ...], int, float]:
+        return self.held, self.blocks, self.tokens, self.expires_s
 
 
 @dataclass(slots=True)

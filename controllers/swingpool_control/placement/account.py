@@ -4,20 +4,24 @@ A prefill worker computes what has come in one batch of iterations after another
 computed now and the one that follows. The end of the first prompt or the last of a batch corrects what was predicted.
 """
 
+from typing import Final
+
 from swingpool_control import names
 from swingpool_control.engine.model import PerformanceModel
 from swingpool_control.placement.work import Pace, context2, prompts_s
 
-LEAST_PACE, MOST_PACE = 0.05, 20.0
+LEAST_PACE: Final = 0.05
+MOST_PACE: Final = 20.0
 """How far a worker may be faster or slower than its model says."""
-_PACE_WEIGHT = 0.1
-FULL_SHARE = 0.9
+_PACE_WEIGHT: Final = 0.1
+FULL_SHARE: Final = 0.9
 """Share of the KV cache beyond which a decode worker is full."""
-FULL_S = 1.0
+FULL_S: Final = 1.0
 """What it then costs per step, so that whoever has room comes first."""
-FIRST_PENALTY_S, MOST_PENALTY_S = 0.5, 30.0
+FIRST_PENALTY_S: Final = 0.5
+MOST_PENALTY_S: Final = 30.0
 """How long a worker that failed a request comes after all others; doubled with each failure in a row."""
-IDLE_FIRST_S = 1e9
+IDLE_FIRST_S: Final = 1e9
 """By so much idle workers come before those that are only predicted to be free."""
 
 

@@ -1,5 +1,7 @@
 """Computing a prompt where its tokens are generated: no KV cache moves, but whoever generates there waits meanwhile."""
 
+from typing import Final
+
 from swingpool_control.placement.account import FULL_SHARE, Account
 from swingpool_control.placement.limits import DeflectionLimits
 from swingpool_control.placement.roster import Roster
@@ -7,7 +9,7 @@ from swingpool_control.placement.settings import PlacementSettings
 from swingpool_control.placement.ticket import Ticket
 from swingpool_control.placement.work import context2, prompts_s
 
-MOST_SAVED = 4.0
+MOST_SAVED: Final = 4.0
 """Times between tokens that may be saved up for later."""
 
 

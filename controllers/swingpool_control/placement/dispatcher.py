@@ -6,6 +6,7 @@ says what may go now, and `next_s` when to ask again if nothing happens before.
 """
 
 import math
+from typing import Final
 
 from swingpool_control.placement import deflection
 from swingpool_control.placement.account import Account, Leg
@@ -14,13 +15,13 @@ from swingpool_control.placement.settings import PlacementSettings, RequestClass
 from swingpool_control.placement.ticket import Ticket
 from swingpool_control.placement.waiting import Waiting, has_room
 
-_LOOK_AT = 4
+_LOOK_AT: Final = 4
 """Workers, the first by rank, that are compared for one request."""
-_SPREAD_OVER = 32
+_SPREAD_OVER: Final = 32
 """Workers over which what waits is spread in thought."""
-_PATIENCE_S = 1.0
+_PATIENCE_S: Final = 1.0
 """How long prompts wait for prefill workers that have failed before decode workers compute them."""
-_STEALS = 2
+_STEALS: Final = 2
 """Prompts that wait for another worker and are looked at by one that has nothing to do."""
 
 
@@ -274,7 +275,7 @@ class Dispatcher:
         """Return the open worker that will be free soonest, None if none is open."""
         best: Account | None = None
         generating = self.roster.generating
-        for account in self.roster.openings:
+        for account in self.roster.openings.accounts:
             if account.opens_s > now_s:
                 break
             if account.generation not in generating:
@@ -302,7 +303,7 @@ class Dispatcher:
         lasts_s = lasts_s if lasts_s < most_s else most_s
         ends_s = now_s + lasts_s
         free = 0
-        for looked, account in enumerate(openings, 1):
+        for looked, account in enumerate(openings.accounts, 1):
             if account.opens_s > ends_s:  # so does whoever comes after it
                 break
             if account.free_s <= ends_s:
@@ -310,7 +311,8 @@ class Dispatcher:
             if looked >= _SPREAD_OVER:
                 free = free * workers // looked
                 break
-        return (self._waiting.spread_s + lasts_s * each * workers) / (free or 1)
+        # The worker itself is not among those: it has prompts already that it will begin with.
+        return (self._waiting.spread_s + lasts_s * each * workers) / (free + 1)
 
     def _best(self, ticket: Ticket, account: Account, now_s: float) -> Account:
         """Return the open worker, or one for which it is better to wait: it has the prompt's beginning."""
@@ -382,7 +384,7 @@ class Dispatcher:
     def _foresee(self, now_s: float) -> None:
         """Note when the next worker opens, if anything waits for it."""
         if self._waiting.queue.count:
-            for account in self.roster.openings:
+            for account in self.roster.openings.accounts:
                 if account.opens_s > now_s:
                     self.next_s = account.opens_s
                     break

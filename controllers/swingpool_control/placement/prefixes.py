@@ -5,8 +5,9 @@ cache is full, then what was used longest ago goes first: the same is done here,
 """
 
 from collections import OrderedDict
+from typing import Final
 
-MOST_HOLDERS = 4
+MOST_HOLDERS: Final = 4
 """Workers that are looked at for one prompt, those with most of it first."""
 
 

@@ -4,13 +4,13 @@ Hashes are this process's own and say nothing elsewhere.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
-CHUNK_BYTES = 2048
+CHUNK_BYTES: Final = 2048
 """Characters under one hash; the last, partial piece has none."""
-MOST_CHUNKS = 128
+MOST_CHUNKS: Final = 128
 """Of a longer prompt only the beginning is looked at."""
-_TOKENS_AS_CHARACTERS = 4
+_TOKENS_AS_CHARACTERS: Final = 4
 
 
 def chain_of(body: Mapping[str, Any], *, chat: bool) -> tuple[int, ...]:

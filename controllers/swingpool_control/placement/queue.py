@@ -7,12 +7,13 @@ before all of them, in the order of arrival: so nobody starves, and a prompt tha
 
 from heapq import heappop, heappush
 from math import frexp
+from typing import Final
 
 from swingpool_control.placement.settings import PlacementSettings, RequestClass
 from swingpool_control.placement.ticket import Ticket
 
-_BUCKETS = 40
-_LEAST_S = 1e-4
+_BUCKETS: Final = 40
+_LEAST_S: Final = 1e-4
 
 
 _Entry = tuple[float, int, Ticket]

@@ -1,6 +1,7 @@
 """All workers as placement sees them: their accounts, ranked by what each role is chosen by."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from swingpool_control import names
 from swingpool_control.placement.account import Account, Leg
@@ -9,9 +10,9 @@ from swingpool_control.placement.ranking import Ranking
 from swingpool_control.placement.settings import PlacementSettings
 from swingpool_control.placement.ticket import Ticket
 
-_LOOK_AT = 3
+_LOOK_AT: Final = 3
 """Decode workers, the best by rank, that are compared for one request."""
-MEAN_OUTPUT_TOKENS = 200.0
+MEAN_OUTPUT_TOKENS: Final = 200.0
 """Tokens over which a decode worker's speed counts for a request, until it is known better."""
 
 
@@ -157,7 +158,7 @@ class Roster:
             now_s: the time.
         """
         if not ticket.hashes:
-            for account in self.decoders:
+            for account in self.decoders.accounts:
                 if account is not origin and account.generation == origin.generation:
                     return account
             return None

@@ -2,10 +2,11 @@
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 from swingpool_control.placement.limits import NO_DEFLECTION, DeflectionLimits
 
-STANDARD = "standard"
+STANDARD: Final = "standard"
 """Name of the class of requests that name none."""
 
 

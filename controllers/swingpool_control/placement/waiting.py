@@ -1,6 +1,7 @@
 """Everything that waits in a router: prompts in their order, those that wait for one worker, those served whole."""
 
 from collections import deque
+from typing import Final
 
 from swingpool_control.placement.account import Account
 from swingpool_control.placement.held import Held
@@ -9,9 +10,9 @@ from swingpool_control.placement.rate import Rate
 from swingpool_control.placement.settings import PlacementSettings
 from swingpool_control.placement.ticket import Ticket
 
-_RATE_OVER_S = 2.0
+_RATE_OVER_S: Final = 2.0
 """Time over which arrivals are averaged."""
-_SPREAD_SHARE = 0.25
+_SPREAD_SHARE: Final = 0.25
 """Share of an iteration as which a longer prompt counts when it is spread, since one worker computes all of it."""
 
 

@@ -25,6 +25,7 @@ class Arriving(Event):
 
     def __init__(self, timeline: Timeline, arrivals: Iterable[Arrival], arrive: Callable[[int, Arrival], None]) -> None:
         self._timeline = timeline
+        self._line = timeline.line()
         self._arrivals: Iterator[Arrival] = iter(arrivals)
         self._arrive = arrive
         self._next: Arrival | None = None
@@ -44,11 +45,11 @@ class Arriving(Event):
         if self._next is None:
             return
         at_s = self._next.at_s
-        if not math.isfinite(at_s) or at_s < self._timeline.now_s:
+        if not self._timeline.now_s <= at_s < math.inf:
             raise SimulationError(
                 f"request {self.arrived} arrives at {at_s} s, before the one before it: sort the traffic by time"
             )
-        self._timeline.put(at_s, self)
+        self._line.put(at_s, self)
 
     def happen(self, order: int) -> None:
         """A request arrives."""

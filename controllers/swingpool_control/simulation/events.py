@@ -1,8 +1,9 @@
 """The virtual clock: what happens when, in one order that depends on nothing but the events themselves."""
 
-import heapq
+import math
 from collections import deque
 from collections.abc import Callable
+from heapq import heappop, heappush
 
 
 class Event:
@@ -29,18 +30,67 @@ class _Call(Event):
         self._call()
 
 
+_Entry = tuple[float, int, Event]
+
+
+class Line:
+    """Events that are asked for in the order in which they happen: they need no sorting.
+
+    Made by `Timeline.line`.
+    """
+
+    __slots__ = ("_entries", "_timeline", "next_order", "next_s")
+
+    def __init__(self, timeline: "Timeline") -> None:
+        self._timeline = timeline
+        self._entries: deque[_Entry] = deque()
+        self.next_s = math.inf
+        """When the first of them happens; infinite if there is none."""
+        self.next_order = 0
+
+    def put(self, time_s: float, event: Event) -> int:
+        """Have an event happen at a time, not before the one that was asked for last; return its number."""
+        order = self._timeline.numbered()
+        if self.next_s == math.inf:
+            self.next_s, self.next_order = time_s, order
+        self._entries.append((time_s, order, event))
+        return order
+
+    def take(self) -> Event:
+        """Return the first of them and forget it."""
+        entries = self._entries
+        event = entries.popleft()[2]
+        if entries:
+            self.next_s, self.next_order, _ = entries[0]
+        else:
+            self.next_s = math.inf
+        return event
+
+
 class Timeline:
     """Events by time; those of one moment happen in the order in which they were asked for."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self._heap: list[tuple[float, int, Event]] = []
+        self._heap: list[_Entry] = []
+        self._lines: list[Line] = []
         self._asked = 0
+
+    def line(self) -> Line:
+        """Return a new line of events that are asked for in their order; few of them, for each step looks at all."""
+        made = Line(self)
+        self._lines.append(made)
+        return made
+
+    def numbered(self) -> int:
+        """Return the number of an event that is asked for now."""
+        self._asked += 1
+        return self._asked
 
     def put(self, time_s: float, event: Event) -> int:
         """Have an event happen at a time, one that has passed meaning now; return the number that it will be told."""
         self._asked += 1
-        heapq.heappush(self._heap, (time_s if time_s > self.now_s else self.now_s, self._asked, event))
+        heappush(self._heap, (time_s if time_s > self.now_s else self.now_s, self._asked, event))
         return self._asked
 
     def at(self, time_s: float, call: Callable[[], None]) -> None:
@@ -62,9 +112,20 @@ class Timeline:
 
     def step(self) -> bool:
         """Let the next event happen; False if there is none."""
-        if not self._heap:
+        next_s, order = math.inf, 0
+        if self._heap:
+            next_s, order, _ = self._heap[0]
+        chosen: Line | None = None
+        for line in self._lines:
+            if line.next_s < next_s or (line.next_s == next_s and line.next_s < math.inf and line.next_order < order):
+                next_s, order, chosen = line.next_s, line.next_order, line
+        if chosen is not None:
+            event = chosen.take()
+        elif self._heap:
+            event = heappop(self._heap)[2]
+        else:
             return False
-        self.now_s, order, event = heapq.heappop(self._heap)
+        self.now_s = next_s
         event.happen(order)
         return True
 

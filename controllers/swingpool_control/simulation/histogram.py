@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Iterable
+from typing import Final
 
-RATIO = 1.005
+RATIO: Final = 1.005
 """Upper over lower bound of a bucket: a percentile is exact to a quarter of a percent."""
 
-LEAST_S = 1e-6
+LEAST_S: Final = 1e-6
 """All that is shorter counts as this."""
 
-_PER_LOG = 1.0 / math.log(RATIO)
+_PER_LOG: Final = 1.0 / math.log(RATIO)
 
 
 def bucket_of(value: float) -> int:

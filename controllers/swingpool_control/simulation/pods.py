@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from swingpool_control import names
 from swingpool_control.actions import PatchWorker
@@ -14,11 +15,11 @@ from swingpool_control.simulation.runner import Runner
 from swingpool_control.simulation.settings import START_UNIX_S, Settings
 from swingpool_control.view import PoolView, WorkerView
 
-SURGE = 1
+SURGE: Final = 1
 """Pods that a rolling update of a pool may add, as the manager renders Deployments."""
 
-REVISION = "simulated"
-LOOK_S = 0.5
+REVISION: Final = "simulated"
+LOOK_S: Final = 0.5
 """How often an ending pod is looked at."""
 
 

@@ -6,6 +6,7 @@ a request that has not got a token when its worker fails is placed anew where En
 
 import math
 from collections.abc import Callable
+from typing import Final
 
 from swingpool_control.engine.work import Request
 from swingpool_control.observation import RouterObservation
@@ -23,7 +24,7 @@ from swingpool_control.simulation.settings import Settings
 from swingpool_control.simulation.told import Told
 from swingpool_control.simulation.traffic import Arrival, block_hashes
 
-MOST_LEGS = 3
+MOST_LEGS: Final = 3
 """Prefill workers that a request is tried on before it is served whole."""
 
 
@@ -155,6 +156,7 @@ class Router:
         """By address, which is the pod's name here."""
         self.told = Told(settings)
         self._hop_s = settings.latencies.hop_s
+        self._on_the_way = timeline.line()
         self._patience = Later(timeline, settings.queue_timeout_s)
         self._pump_event = _Pump(self)
         self._pumps_s = math.inf
@@ -217,11 +219,12 @@ class Router:
         self._serve(flight)
 
     def _serve(self, flight: _Flight) -> None:
-        wait = flight.wait = _Wait(self, flight)
+        tries = flight.tries
         self._placer.offer(flight, self._timeline.now_s)
         self._pump()
-        if wait.wanted:
-            self._patience.add(wait)
+        if flight.tries == tries:  # it was not sent at once
+            flight.wait = _Wait(self, flight)
+            self._patience.add(flight.wait)
 
     def _pump(self) -> None:
         """Carry out what the placer says, and ask it again when it wants to be asked."""
@@ -315,7 +318,7 @@ class Router:
             self._end(flight, "failed")
 
     def _send(self, job: Job) -> None:
-        self._timeline.put(self._timeline.now_s + self._hop_s, job)
+        self._on_the_way.put(self._timeline.now_s + self._hop_s, job)
 
     def submit(self, job: Job, flight: _Flight, member: Member) -> None:
         """Hand a request to a worker that it has reached; one that has gone meanwhile refuses it."""

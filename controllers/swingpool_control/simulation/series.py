@@ -6,6 +6,7 @@ they arrived, so that a window tells what its clients got.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from swingpool_control import names
 from swingpool_control.simulation.histogram import Histogram, merged
@@ -13,11 +14,12 @@ from swingpool_control.simulation.outcome import Outcome
 from swingpool_control.simulation.pods import Pod
 from swingpool_control.simulation.traffic import Arrival
 
-MOST_WINDOWS = 720
-FIRST_S = 5.0
+MOST_WINDOWS: Final = 720
+FIRST_S: Final = 5.0
 """Length of the windows at the begin."""
 
-STARTING, ENDING = "starting", "ending"
+STARTING: Final = "starting"
+ENDING: Final = "ending"
 STATES = (names.ROLE_PREFILL, names.ROLE_DECODE, names.ROLE_DRAINING, STARTING, ENDING)
 """A worker at a moment: in its role, not ready yet (it may wait for accelerators), or being deleted."""
 

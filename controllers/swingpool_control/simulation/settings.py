@@ -3,12 +3,13 @@
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from swingpool_control.simulation.policies.catalogue import OURS
 from swingpool_control.simulation.policies.interface import Policy
 from swingpool_control.simulation.traffic import Arrival
 
-START_UNIX_S = 1_767_225_600.0
+START_UNIX_S: Final = 1_767_225_600.0
 """Unix time at which every simulation begins: 2026-01-01T00:00:00Z."""
 
 

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable
+from typing import Final
 
 from swingpool_control import names
 from swingpool_control.figures import Figure, Unknown
@@ -13,7 +14,7 @@ from swingpool_control.simulation.settings import START_UNIX_S, Settings
 from swingpool_control.simulation.windows import Latencies, Sums, mean_of
 from swingpool_control.sizing.recent import Recent
 
-LEAST_COVERED_S = 1.0
+LEAST_COVERED_S: Final = 1.0
 """A rate over less than this says nothing."""
 
 
@@ -62,6 +63,7 @@ class Told:
     def scraped(self, gaps: Histogram, *, now_s: float) -> None:
         """Take in what workers tell of themselves."""
         self._itl.include(gaps, now_s=now_s)
+        self._recent.generated(gaps.count, now_s=now_s)
         for length in self._lengths:
             self._outputs.add(length, now_s=now_s)
             self._recent.answered(length, 1, now_s=now_s)

@@ -1,8 +1,8 @@
 """What comes in: requests with their times and lengths. Where they are read or drawn is the shell's business."""
 
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
-_PART_BITS = 16
+_PART_BITS: Final = 16
 
 
 class Arrival(NamedTuple):

@@ -1,13 +1,14 @@
 """What the simulated picker tells of the last seconds, with the delays of the live one."""
 
 from collections import deque
+from typing import Final
 
 from swingpool_control.figures import Figure, Unknown
 from swingpool_control.observation import Percentiles
 from swingpool_control.simulation.histogram import Histogram, merged
 
 _SHARES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
-_SLICE_S = 1.0
+_SLICE_S: Final = 1.0
 
 
 class Latencies:

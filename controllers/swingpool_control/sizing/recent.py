@@ -3,11 +3,16 @@
 A router knows prompts when they arrive and answers when workers have told their lengths, not which belong together: so
 each has a distribution of its own. Both are kept for minutes, longer than rates, since they turn slowly and need many
 requests to show.
+
+Answers are known when they end, short ones first: while load rises, those that have ended are shorter than those that
+are asked for. All tokens that were generated over the answers that ended are the mean to expect (the likeliest one of
+exponential lengths, seen so far), so lengths are stretched by what was generated beyond the answers that ended.
 """
 
 import math
 from collections import deque
 from collections.abc import Iterable
+from typing import Final
 
 from swingpool_control.figures import Figure, Unknown
 from swingpool_control.sizing.traffic import (
@@ -17,13 +22,14 @@ from swingpool_control.sizing.traffic import (
     independent,
 )
 
-WINDOW_S = 120.0
-_SLICE_S = 10.0
-_RENEWED_S = 10.0
+WINDOW_S: Final = 120.0
+_SLICE_S: Final = 10.0
+_RENEWED_S: Final = 10.0
 """How often the sketch is made anew."""
-_FEWEST_GAPS = 50
-_FEWEST_IN_SLICE = 10
-_FEWEST_ANSWERS = 10
+_FEWEST_GAPS: Final = 50
+_FEWEST_IN_SLICE: Final = 10
+_FEWEST_ANSWERS: Final = 10
+_MOST_STRETCH: Final = 3.0
 
 Cells = dict[int, list[float]]
 """By cell of the logarithmic grid: how many, and their tokens."""
@@ -32,12 +38,13 @@ Cells = dict[int, list[float]]
 class _Slice:
     """Some seconds."""
 
-    __slots__ = ("gaps", "outputs", "prompts", "since_s", "square_s2", "total_s")
+    __slots__ = ("gaps", "generated", "outputs", "prompts", "since_s", "square_s2", "total_s")
 
     def __init__(self, since_s: float) -> None:
         self.since_s = since_s
         self.prompts: Cells = {}
         self.outputs: Cells = {}
+        self.generated = 0.0
         self.gaps = 0
         self.total_s = 0.0
         self.square_s2 = 0.0
@@ -71,6 +78,10 @@ class Recent:
     def answered(self, output_tokens: float, count: float, *, now_s: float) -> None:
         """Count so many answers of about this length."""
         _count(self._open(now_s).outputs, output_tokens, count, OUTPUT_CELLS_PER_OCTAVE)
+
+    def generated(self, tokens: float, *, now_s: float) -> None:
+        """Count tokens after the first of their answer, whether that has ended or not."""
+        self._open(now_s).generated += tokens
 
     def lengths(self, *, now_s: float) -> Lengths | Unknown:
         """Return the sketch of lengths, some seconds old at most."""
@@ -108,7 +119,14 @@ class Recent:
             return Unknown(f"no request came within {self._window_s:g} s")
         if sum(count for _, count in outputs) < _FEWEST_ANSWERS:
             return Unknown(f"fewer than {_FEWEST_ANSWERS} answers ended within {self._window_s:g} s")
-        return independent(prompts, outputs)
+        stretch = self._stretch(outputs)
+        return independent(prompts, [(tokens * stretch, count) for tokens, count in outputs])
+
+    def _stretch(self, outputs: list[tuple[float, float]]) -> float:
+        """Tokens that were generated over those of the answers that ended, as far as that is more."""
+        ended = sum((tokens - 1) * count for tokens, count in outputs)
+        generated = sum(part.generated for part in self._slices)
+        return min(_MOST_STRETCH, max(1.0, generated / ended)) if ended > 0 else 1.0
 
 
 def _scv(part: _Slice) -> float:

@@ -1,6 +1,6 @@
 """Whatever is asked of the engine, in whatever order: nothing leaks, nothing starves, no limit is broken."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +21,7 @@ limits = st.builds(
     max_sequences=st.integers(1, 8),
     lease_s=st.just(30.0),
     prefix_caching=st.booleans(),
+    by_priority=st.booleans(),
 )
 
 
@@ -37,6 +38,7 @@ class Plan:
     abort_after_steps: int | None
     load_fails: bool
     pulled: bool
+    priority: int = 0
     id: str = ""
     tokens: list[int] = field(default_factory=list)
 
@@ -53,6 +55,7 @@ plans = st.lists(
         abort_after_steps=st.none() | st.integers(0, 20),
         load_fails=st.booleans(),
         pulled=st.booleans(),
+        priority=st.integers(-1, 1),
     ),
     min_size=1,
     max_size=14,
@@ -67,6 +70,7 @@ def request(plan: Plan) -> Request:
         block_hashes=tuple((plan.family, index) for index in range(plan.prompt // BLOCK_SIZE)),
         remote_prefill=plan.remote_prefill,
         remote_decode=plan.remote_decode,
+        priority=plan.priority,
     )
 
 
@@ -285,9 +289,21 @@ def test_first_come_first_served(bounds: Limits, todo: list[Plan]) -> None:
     for plan in todo:
         plan.remote_prefill = False
         plan.abort_after_steps = None
+        plan.priority = 0
     run = harness(bounds, todo)
     run.run()
     assert run.first_scheduled == run.arrival_order
+
+
+@given(bounds=limits, todo=plans)
+def test_who_comes_at_once_goes_by_priority_then_by_arrival(bounds: Limits, todo: list[Plan]) -> None:
+    for plan in todo:
+        plan.remote_prefill = False
+        plan.abort_after_steps = None
+        plan.arrives_at_step = 0
+    run = harness(replace(bounds, by_priority=True), todo)
+    run.run()
+    assert run.first_scheduled == sorted(run.arrival_order, key=lambda name: run.plans[name].priority)
 
 
 @given(bounds=limits, todo=plans)
