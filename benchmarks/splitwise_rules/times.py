@@ -113,16 +113,18 @@ class PublishedModel(PerformanceModel):
         name: the machine.
         times: what it takes.
         corrected: whether decode is looked up by what was swept, the batch size.
+        max_batched_tokens: the budget of an iteration; a prompt alone may exceed it on the published machines.
     """
 
     name = ""
-    kv_capacity_tokens = KV_TOKENS
     max_batched_tokens = BATCH_TOKENS
+    kv_capacity_tokens = KV_TOKENS
     max_sequences = BATCH_SIZE
     startup_s = 0.0
 
-    def __init__(self, name: str, times: Times, *, corrected: bool) -> None:
+    def __init__(self, name: str, times: Times, *, corrected: bool, max_batched_tokens: int = BATCH_TOKENS) -> None:
         self.name = name
+        self.max_batched_tokens = max_batched_tokens
         self._prompt_s = times.prompt.whole
         self._decode_s = (times.batch if corrected else times.token).whole
 
