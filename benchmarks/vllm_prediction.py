@@ -39,13 +39,15 @@ MODEL_WITHIN = 0.15
 SIMULATOR_WITHIN = 0.20
 FRESH_S, PAIR_S = 90.0, 300.0
 FLIP_EVERY_S = 30.0
-FRESH_PER_S, PAIR_PER_S = 0.5, 0.4
+FRESH_PER_S, PAIR_PER_S = 0.5, 0.3
 """So that two servers seldom compute at once: on one machine each slows the other, which no profile of one tells."""
 HOP_REPEATS, HOP_TOKENS = 15, 32
 SEQUENCES, BATCHED_TOKENS, LONGEST = 8, 512, 1024
 KV_BYTES_PER_TOKEN = 2 * 8 * 4 * 64 * 4
 """Keys and values, 8 layers, 4 KV heads of 64, float32: the small model's."""
-SERVER = ("--max-num-batched-tokens", str(BATCHED_TOKENS), "--max-num-seqs", "16")
+SERVER = ("--max-num-batched-tokens", str(BATCHED_TOKENS), "--max-num-seqs", "16", "--no-async-scheduling")
+"""Without a device that computes beside it, vLLM's scheduling ahead computes each step before it tells what the last one
+gave: every token comes a step late, and a request that joins waits two steps more. No model of an engine has that."""
 WORKERS = ("w0", "w1")
 OUT = ROOT / "build" / "vllm-prediction"
 

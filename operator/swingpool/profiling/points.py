@@ -18,6 +18,10 @@ from swingpool.profiling.wire import Timed, WorkerClient, WorkerError
 TOKEN_IDS = (5, 260)
 """Ids that any vocabulary has; drawn anew for each prompt, so that none is cached."""
 
+ANSWERED = 2
+"""Tokens of an answer whose first one is timed: engines that look a step ahead tell the first token of an answer that
+goes on later than the only token of one that ends with it."""
+
 LEAST_STEPS = 8
 """Decode steps that a sample must span."""
 
@@ -51,7 +55,7 @@ class Sampler:
         """
         match point.kind:
             case Kind.PREFILL:
-                return (await self._worker.stream(self._prompt(point.prompt_tokens), tokens=1)).ttft_s
+                return (await self._worker.stream(self._prompt(point.prompt_tokens), tokens=ANSWERED)).ttft_s
             case Kind.DECODE:
                 streams, _ = await self._decoding(point, beside=None)
                 steps = together(streams)
@@ -95,7 +99,7 @@ class Sampler:
             raise WorkerError("there is no second worker to move KV cache to")
         prompt = self._prompt(point.prompt_tokens)
         params = await self._worker.prefill_leg(prompt)
-        return (await self._other.stream(prompt, tokens=1, kv_transfer_params=params)).ttft_s
+        return (await self._other.stream(prompt, tokens=ANSWERED, kv_transfer_params=params)).ttft_s
 
     def _prompt(self, tokens: int) -> list[int]:
         return [self._random.randint(*TOKEN_IDS) for _ in range(tokens)]
