@@ -214,13 +214,13 @@ class Judge:
         """Return p95 of the time until a prompt is computed, by the queue of the prefill workers alone."""
         model = self._models[point.profile]
         sizes = {prompt: number for number, prompt in enumerate(sorted({prompt for prompt, _ in asked.pairs}))}
-        done_s = prefill_queue.computed_s(
+        done_s = prefill_queue.computed(
             [model] * point.prefill,
             asked.at_s,
             [sizes[prompt] for prompt, _ in asked.pairs],
             [prefill_queue.prompt(model, tokens=prompt, cached_share=0.0) for prompt in sizes],
             Order(),
-        )
+        ).at_s
         since = int(WARM_UP * len(done_s))
         return _percentile([end_s - at_s for end_s, at_s in zip(done_s[since:], asked.at_s[since:], strict=True)])
 

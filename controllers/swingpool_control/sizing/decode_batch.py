@@ -2,18 +2,18 @@
 
 The decode workers are followed together: requests go to the emptiest, so each has an equal part of all sequences.
 Between two events every sequence gets a token per step; it ends after as many as its answer has. A request first waits
-for the end of the step under way, since KV cache is asked for between steps, then for the link and the transfer, then
-for the next step's beginning.
+for the end of the step under way, since KV cache is asked for between steps, then for the transfer, which passes the
+links of the prefill worker and of the decode worker after what they have to pass before, and then for the end of the
+step under way then.
 """
 
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush, heapreplace
+from math import ceil
 
 from swingpool_control.engine.model import PerformanceModel
-
-_LOADS, _JOINS = 0, 1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,8 +28,8 @@ class Request:
     """Of its KV cache, alone on a link."""
     before: float
     """Share of a step that it waits until its transfer may begin, 0-1."""
-    after: float
-    """Share of a step that it waits from its transfer's end to the next step, 0-1."""
+    sender: int = 0
+    """The prefill worker that its KV cache comes from."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,9 +104,11 @@ class _Batches:
         """Between two tokens now, the mean over sequences."""
         self._parts: tuple[tuple[float, int], ...] = ()
         """Duration and number of sequences: of the workers that have one more, and of the others."""
-        self._moves: list[tuple[float, int, int]] = []
-        """Transfers that end, and sequences that begin: time, kind and request."""
+        self._moves: list[tuple[float, int]] = []
+        """Sequences that begin: time and request."""
         self._links = [0.0] * workers
+        self._outlets: dict[int, float] = {}
+        """When the links of decode workers, and of prefill workers, have passed all that they were given."""
         self._full: deque[int] = deque()
         self._result = Generated(first_s=[0.0] * len(requests))
         self._counts = False
@@ -147,18 +149,21 @@ class _Batches:
         return share * self._step_s if self._running >= self._workers else 0.0
 
     def _load(self, number: int) -> None:
-        """Begin a transfer on the link that is free first."""
-        request = self._requests[number]
-        asked_s = self._now_s + self._busy(request.before)
-        there_s = max(asked_s, self._links[0]) + request.transfer_s
-        heapreplace(self._links, there_s)
-        heappush(self._moves, (there_s, _LOADS, number))
+        """Begin a transfer to the link that is free first, and so begin when the step ends in which it is over."""
+        request, step_s = self._requests[number], self._busy(1.0)
+        asked_s = self._now_s + step_s * request.before
+        received_s = max(asked_s, self._links[0]) + request.transfer_s
+        sent_s = max(asked_s, self._outlets.get(request.sender, 0.0)) + request.transfer_s
+        heapreplace(self._links, received_s)
+        self._outlets[request.sender] = sent_s
+        there_s = max(received_s, sent_s)
+        if step_s > 0:
+            there_s = asked_s + step_s * max(1, ceil((there_s - asked_s) / step_s))
+        heappush(self._moves, (there_s, number))
 
     def _move(self) -> None:
-        _, kind, number = heappop(self._moves)
-        if kind == _LOADS:
-            heappush(self._moves, (self._now_s + self._busy(self._requests[number].after), _JOINS, number))
-        elif self._fits(number) and not self._full:
+        _, number = heappop(self._moves)
+        if self._fits(number) and not self._full:
             self._join(number)
         else:
             self._full.append(number)

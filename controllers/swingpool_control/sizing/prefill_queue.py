@@ -2,19 +2,23 @@
 
 Prompts wait in the router, the soonest done first, less what they have waited; those that are old go first of all. A
 worker that becomes free gets as many as one of its iterations takes, but no more than its share of what waits and of
-what will come while that lasts. So the times of a prompt follow from its size, from what came with it, and from which
+what will come while that lasts, as the router expects it by what came of late. So the times of a prompt follow from its size, from what came with it, and from which
 worker happened to be free.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from math import exp
 
 from swingpool_control.engine.model import PerformanceModel, prefill_s
 from swingpool_control.placement.settings import PlacementSettings
 
 _SPREAD_SHARE = 0.25
 """Share of an iteration as which a longer prompt counts when what waits is spread over workers, as the router does."""
+
+_RATE_OVER_S = 2.0
+"""Time over which the router averages what arrives."""
 
 _SETTINGS = PlacementSettings()
 
@@ -62,14 +66,24 @@ def prompt(model: PerformanceModel, *, tokens: float, cached_share: float) -> Pr
     )
 
 
-def computed_s(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Computed:
+    """What became of all prompts."""
+
+    at_s: list[float]
+    """When each is computed."""
+    worker: list[int]
+    """Which of the servers computed it."""
+
+
+def computed(
     servers: Sequence[PerformanceModel],
     arrivals_s: Sequence[float],
     bins: Sequence[int],
     prompts: Sequence[Prompt],
     order: Order,
-) -> list[float]:
-    """Return when each prompt is computed.
+) -> Computed:
+    """Return when each prompt is computed, and where.
 
     Args:
         servers: the model of each worker, one or more.
@@ -107,15 +121,15 @@ class _Queue:
         self._taken = bytearray(len(arrivals_s))
         self._spread_s = 0.0
         """Of what waits."""
-        come_s = sum(prompts[one].beside_s for one in bins)
-        self._each = come_s / max(arrivals_s[-1], 1e-9) / len(servers)
-        """Seconds of prompts that come in per second and worker."""
-        self._done_s = [0.0] * len(arrivals_s)
+        self._come_s = 0.0
+        self._came_at_s = 0.0
+        """Seconds of prompts that came in of late, weighed by how late, and when the last of them did."""
+        self._result = Computed(at_s=[0.0] * len(arrivals_s), worker=[0] * len(arrivals_s))
 
-    def run(self) -> list[float]:
+    def run(self) -> Computed:
         """Let workers take prompts until none is left."""
         left = len(self._arrivals_s)
-        free = self._free
+        free, at_s, worker = self._free, self._result.at_s, self._result.worker
         while left:
             free_s, number = heappop(free)
             if not self._waiting and self._next < len(self._arrivals_s):
@@ -123,20 +137,23 @@ class _Queue:
             self._arrive(free_s)
             batch, end_s = self._batch(free_s, self._paces[number])
             for one in batch:
-                self._done_s[one] = end_s
+                at_s[one], worker[one] = end_s, number
             left -= len(batch)
             heappush(free, (end_s, number))
-        return self._done_s
+        return self._result
 
     def _arrive(self, now_s: float) -> None:
         arrivals_s, bins, prompts, aging = self._arrivals_s, self._bins, self._prompts, self._order.aging
         following, waiting = self._next, self._waiting
+        come_s, came_at_s = self._come_s, self._came_at_s
         while following < len(arrivals_s) and arrivals_s[following] <= now_s:
             size = prompts[bins[following]]
             heappush(waiting, (size.work_s + aging * arrivals_s[following], following))
             self._spread_s += size.spread_s
+            come_s = come_s * exp((came_at_s - arrivals_s[following]) / _RATE_OVER_S) + size.beside_s
+            came_at_s = arrivals_s[following]
             following += 1
-        self._next = following
+        self._next, self._come_s, self._came_at_s = following, come_s, came_at_s
 
     def _head(self, now_s: float) -> int:
         """Return the prompt that goes next, below zero if none waits."""
@@ -175,10 +192,12 @@ class _Queue:
 
     def _share_s(self, now_s: float, pace: "_Pace") -> float:
         """Return how much of what waits a worker gets at least: seconds of prompts beside an iteration's base."""
+        workers = len(self._paces)
+        each = self._come_s * exp((self._came_at_s - now_s) / _RATE_OVER_S) / _RATE_OVER_S / workers
         most_s = pace.base_s + pace.token_s * pace.budget
-        lasts_s = min(most_s, pace.base_s / (1.0 - self._each)) if self._each < 1.0 else most_s
+        lasts_s = min(most_s, pace.base_s / (1.0 - each)) if each < 1.0 else most_s
         free = 1 + sum(free_s <= now_s + lasts_s for free_s, _ in self._free)
-        return (self._spread_s + lasts_s * self._each * len(self._paces)) / free
+        return (self._spread_s + lasts_s * each * workers) / free
 
 
 class _Pace:

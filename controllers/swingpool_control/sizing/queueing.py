@@ -18,7 +18,7 @@ from swingpool_control.engine.model import PerformanceModel, decode_step_s
 from swingpool_control.sizing import decode_batch, prefill_queue
 from swingpool_control.sizing.decode_batch import Request
 from swingpool_control.sizing.draws import draws, uniform
-from swingpool_control.sizing.prefill_queue import Order
+from swingpool_control.sizing.prefill_queue import Computed, Order
 from swingpool_control.sizing.traffic import Lengths, Traffic
 
 LEVELS = (0.5, 0.9, 0.95, 0.99)
@@ -119,9 +119,9 @@ def _followed(
     count = sample_of(traffic)
     sample = draws(traffic.lengths, scv=traffic.arrival_scv, count=count)
     arrivals_s = [at / traffic.requests_per_s for at in sample.arrivals]
-    done_s = prefilled_s(traffic, prefill, arrivals_s, sample.bins, order)
-    before, after = uniform(count, stream=2), uniform(count, stream=3)
-    ready = sorted((at_s + 2 * hop_s, number) for number, at_s in enumerate(done_s))
+    prompts = prefilled(traffic, prefill, arrivals_s, sample.bins, order)
+    before = uniform(count, stream=2)
+    ready = sorted((at_s + 2 * hop_s, number) for number, at_s in enumerate(prompts.at_s))
     since = int(WARM_UP * count)
     ttft_s, steps, tokens = [], [], []
     for group, numbers in zip(decode, _dealt(ready, shares), strict=True):
@@ -133,7 +133,7 @@ def _followed(
                 output_tokens=max(1.0, traffic.lengths.bins[sample.bins[number]].output_tokens),
                 transfer_s=transfers[sample.bins[number]],
                 before=before[number],
-                after=after[number],
+                sender=prompts.worker[number],
             )
             for at_s, number in numbers
         ]
@@ -148,10 +148,10 @@ def _followed(
     return np.array(ttft_s), np.array(steps), np.array(tokens)
 
 
-def prefilled_s(
+def prefilled(
     traffic: Traffic, prefill: tuple[Group, ...], arrivals_s: Sequence[float], bins: Sequence[int], order: Order
-) -> list[float]:
-    """Return when each prompt of a sample is computed.
+) -> Computed:
+    """Return when and where each prompt of a sample is computed.
 
     Args:
         traffic: whose lengths the sample has.
@@ -166,7 +166,7 @@ def prefilled_s(
         for one in traffic.lengths.bins
     ]
     servers = [group.model for group in prefill for _ in range(group.workers)]
-    return prefill_queue.computed_s(servers, arrivals_s, bins, prompts, order)
+    return prefill_queue.computed(servers, arrivals_s, bins, prompts, order)
 
 
 def _dealt(ready: list[tuple[float, int]], shares: list[float]) -> list[list[tuple[float, int]]]:
@@ -194,7 +194,7 @@ def prefill_rate(group: Group, traffic: Traffic) -> float:
 def _prefill_rate(one: Group, lengths: Lengths, cached_share: float) -> float:
     traffic = Traffic(requests_per_s=1.0, lengths=lengths, cached_share=cached_share)
     sample = draws(lengths, scv=1.0, count=_SATURATED)
-    ends_s = prefilled_s(traffic, (one,), [0.0] * _SATURATED, sample.bins, Order(age_s=0.0))
+    ends_s = prefilled(traffic, (one,), [0.0] * _SATURATED, sample.bins, Order(age_s=0.0)).at_s
     return _SATURATED / max(ends_s)
 
 

@@ -10,7 +10,7 @@ from swingpool_control.engine.profile import built_in
 from swingpool_control.sizing import queueing, sustained
 from swingpool_control.sizing.decode_batch import Request, generate
 from swingpool_control.sizing.draws import draws
-from swingpool_control.sizing.prefill_queue import Order, computed_s, prompt
+from swingpool_control.sizing.prefill_queue import Order, computed, prompt
 from swingpool_control.sizing.queueing import Group, predict, prefill_rate
 from swingpool_control.sizing.traffic import LengthBin, Lengths, Traffic, lengths_of, one_length
 
@@ -48,7 +48,7 @@ def _mean_wait_s(lengths: Lengths, *, load: float, servers: int, count: int = 60
     work_s = [prompts[one].work_s for one in sample.bins]
     gap_s = sum(work_s) / count / servers / load
     arrivals_s = [at * gap_s for at in sample.arrivals]
-    done_s = computed_s([model] * servers, arrivals_s, sample.bins, prompts, FIFO)
+    done_s = computed([model] * servers, arrivals_s, sample.bins, prompts, FIFO).at_s
     waits = [done - at - work for done, at, work in zip(done_s, arrivals_s, work_s, strict=True)]
     assert min(waits) > -1e-6
     return sum(waits) / count
@@ -89,8 +89,8 @@ def test_even_arrivals_of_equal_prompts_never_wait() -> None:
 def test_prompts_that_wait_share_iterations() -> None:
     model = _model(budget=1000)
     one = prompt(model, tokens=100, cached_share=0.0)
-    done_s = computed_s([model], [0.0] * 20, [0] * 20, [one], FIFO)
-    assert max(done_s) == pytest.approx(2 * 1.001)
+    done_s = computed([model], [0.0] * 20, [0] * 20, [one], FIFO).at_s
+    assert len(set(done_s)) <= 4
 
 
 def test_a_cached_prefix_is_not_computed() -> None:
@@ -102,14 +102,23 @@ def test_a_cached_prefix_is_not_computed() -> None:
 def test_steps_give_each_sequence_its_tokens() -> None:
     model = _model(step_s=0.01)
     requests = [
-        Request(at_s=0.5 * number, prompt_tokens=10, output_tokens=200, transfer_s=0.0, before=0.5, after=0.5)
+        Request(at_s=0.5 * number, prompt_tokens=10, output_tokens=200, transfer_s=0.0, before=0.5)
         for number in range(400)
     ]
     found = generate(model, 2, requests, since=100)
     assert sum(found.tokens) == pytest.approx(300 * 200, rel=0.02)
     assert set(found.step_s) == {0.01}
-    # About four sequences run at a time: the transfer waits for half a step, what was moved for another half.
-    assert found.first_s[200] - 100.0 == pytest.approx(0.02)
+    # About four sequences run at a time: the transfer waits for half a step, and is over at the end of the next.
+    assert found.first_s[200] - 100.0 == pytest.approx(0.025)
+
+
+def test_one_worker_sends_what_it_computed_one_after_the_other() -> None:
+    requests = [
+        Request(at_s=1.0, prompt_tokens=10, output_tokens=1, transfer_s=0.3, before=0.0, sender=number // 2)
+        for number in range(4)
+    ]
+    found = generate(_model(step_s=0.01), 4, requests, since=0)
+    assert found.first_s == pytest.approx([1.31, 1.61, 1.31, 1.61])
 
 
 def test_no_more_sequences_than_fit_run_together() -> None:
@@ -117,9 +126,7 @@ def test_no_more_sequences_than_fit_run_together() -> None:
         **{field: getattr(_model(step_s=0.01), field) for field in LinearModel.__dataclass_fields__}
         | {"max_sequences": 2}
     )
-    requests = [
-        Request(at_s=0.0, prompt_tokens=10, output_tokens=100, transfer_s=0.0, before=0.0, after=0.0) for _ in range(6)
-    ]
+    requests = [Request(at_s=0.0, prompt_tokens=10, output_tokens=100, transfer_s=0.0, before=0.0) for _ in range(6)]
     found = generate(model, 1, requests, since=0)
     assert sorted(round(first_s) for first_s in found.first_s) == [0, 0, 1, 1, 2, 2]
 
