@@ -46,8 +46,8 @@ SEQUENCES, BATCHED_TOKENS, LONGEST = 8, 512, 1024
 KV_BYTES_PER_TOKEN = 2 * 8 * 4 * 64 * 4
 """Keys and values, 8 layers, 4 KV heads of 64, float32: the small model's."""
 SERVER = ("--max-num-batched-tokens", str(BATCHED_TOKENS), "--max-num-seqs", "16", "--no-async-scheduling")
-"""Without a device that computes beside it, vLLM's scheduling ahead computes each step before it tells what the last one
-gave: every token comes a step late, and a request that joins waits two steps more. No model of an engine has that."""
+"""Without a device that computes beside it, vLLM's scheduling ahead computes each step before it tells what the last
+one gave: every token comes a step late, and a request that joins waits two steps more. Our engine's model does not."""
 WORKERS = ("w0", "w1")
 OUT = ROOT / "build" / "vllm-prediction"
 
