@@ -2,8 +2,8 @@
 
 Prompts wait in the router, the soonest done first, less what they have waited; those that are old go first of all. A
 worker that becomes free gets as many as one of its iterations takes, but no more than its share of what waits and of
-what will come while that lasts, as the router expects it by what came of late. So the times of a prompt follow from its size, from what came with it, and from which
-worker happened to be free.
+what will come while that lasts, as the router expects it by what came of late. So the times of a prompt follow from its
+size, from what came with it, and from which worker happened to be free.
 """
 
 from collections.abc import Sequence
