@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-vllm test-vllm-quick bench-quick verify format generate e2e e2e-quick cluster-up cluster-down image lock clean
+.PHONY: help setup demo test fuzz test-vllm test-vllm-quick bench-quick verify format generate e2e e2e-quick e2e-clients cluster-up cluster-down image lock clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}'
@@ -32,6 +32,12 @@ e2e: $(STAMP) ## Run the whole system on real nodes, with failures, under load.
 
 e2e-quick: $(STAMP) ## A short slice of the e2e.
 	@$(BIN)/python -m e2e --quick
+
+fuzz: $(STAMP) ## Look for requests that crash or fool the router: 100,000 cases and more, some minutes.
+	@$(BIN)/python -m pytest tests/fuzz --hypothesis-profile=fuzz --timeout=3600 --durations=0
+
+e2e-clients: $(STAMP) ## Run the openai package, curl and aiperf against a real cluster (installs them, cached).
+	@$(BIN)/python -m e2e clients
 
 test-vllm: $(STAMP) ## Check what is claimed about vLLM on real vLLM servers without a GPU (installs them, cached).
 	@$(BIN)/python -m e2e.vllm

@@ -7,6 +7,7 @@ client may not send, how Envoy's own errors read.
 
 from swingpool_control import names
 from swingpool_control.resources.envoy_access import tls_socket
+from swingpool_control.resources.envoy_hold import upstream_filters
 from swingpool_control.resources.envoy_http import connection_manager
 from swingpool_control.resources.envoy_settings import (
     ACCESS_LOG,
@@ -184,6 +185,7 @@ def _workers_cluster(settings: EnvoySettings) -> Config:
                 # Below the 5 s after which vLLM's server closes an idle connection itself.
                 "common_http_protocol_options": {"idle_timeout": "4s"},
                 "explicit_http_config": {"http_protocol_options": {}},
+                "http_filters": upstream_filters(),
             }
         },
     }

@@ -153,7 +153,7 @@ def _ext_proc_filter() -> Config:
             "grpc_service": picker_service(PREFILL_TIMEOUT_S),
             "message_timeout": seconds(PREFILL_TIMEOUT_S),
             "failure_mode_allow": True,
-            # The picker sets how long a worker may take to acknowledge a stream.
+            # The picker sets when a second worker is asked as well.
             "mutation_rules": {"allow_envoy": True},
             "processing_mode": _processing_mode("BUFFERED"),
         },
@@ -202,7 +202,12 @@ def _routes() -> list[Config]:
                 "path": path,
                 "headers": [{"name": ":method", "string_match": {"exact": "POST"}}],
             },
-            "route": to_workers | {"retry_policy": _retry_policy(GENERATION_IS_RETRIED_ON)},
+            "route": to_workers
+            | {
+                "retry_policy": _retry_policy(GENERATION_IS_RETRIED_ON),
+                # A worker whose first token is overdue may yet be the first: nothing is taken from it.
+                "hedge_policy": {"hedge_on_per_try_timeout": True},
+            },
         }
         for path in DECISION_PATHS
     ]

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Coroutine, Iterable, Mapping
 
 from envoy.config.core.v3.base_pb2 import HeaderValue, HeaderValueOption
@@ -29,10 +30,8 @@ CHAT_PATH = "/v1/chat/completions"
 PASSED_ON = frozenset({"authorization", "content-type", "traceparent", "tracestate", names.HEADER_REQUEST_ID})
 """Headers that the prefill leg carries too."""
 
-PER_TRY_TIMEOUT = "x-envoy-upstream-rq-per-try-timeout-ms"
-ACKNOWLEDGED_MS = 8000
-"""vLLM sends a stream's headers as soon as it has read the request: a worker that has not within this time hangs, and
-Envoy tries the next. Once the headers are there Envoy forgets this limit, however long the first token takes."""
+SECOND_TRY_AFTER = "x-envoy-upstream-rq-per-try-timeout-ms"
+"""After what time without an answer Envoy asks another worker too; the first to answer counts."""
 
 _CONTINUE = ProcessingResponse(request_headers=HeadersResponse()).SerializeToString()
 _OVERWRITE = HeaderValueOption.HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD
@@ -132,8 +131,8 @@ def _response(outcome: Route | Reply, *, part: str) -> ProcessingResponse:
     changed = [(names.HEADER_DESTINATION, ",".join(outcome.hosts))]
     if outcome.body is not None:
         changed.append(("content-length", str(len(outcome.body))))
-    if outcome.stream:
-        changed.append((PER_TRY_TIMEOUT, str(ACKNOWLEDGED_MS)))
+    if outcome.second_try_after_s > 0:
+        changed.append((SECOND_TRY_AFTER, str(math.ceil(1000 * outcome.second_try_after_s))))
     common = CommonResponse(
         header_mutation=_mutation(changed),
         body_mutation=None if outcome.body is None else BodyMutation(body=outcome.body),

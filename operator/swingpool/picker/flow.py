@@ -25,6 +25,7 @@ from swingpool.picker.requests import Generations
 from swingpool.picker.traffic import Arrival, Traffic
 from swingpool_control.placement import openai
 from swingpool_control.placement.account import Account, Leg
+from swingpool_control.placement.overdue import second_try_after_s
 from swingpool_control.placement.overload import refusal
 from swingpool_control.placement.prompts import CHUNK_BYTES, chain_of
 from swingpool_control.placement.ticket import Ticket
@@ -70,8 +71,8 @@ class Route:
     """Where to, in the order of trying."""
     body: bytes | None = None
     """The new body; None leaves the client's."""
-    stream: bool = False
-    """Whether a worker that lives acknowledges it at once, long before the first token."""
+    second_try_after_s: float = 0.0
+    """When Envoy asks a second worker too, if nothing of the first one's answer has come by then; 0 for never."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -254,7 +255,11 @@ class Flow:
         unchanged = params is None and priority is None and not request.changed
         body = None if unchanged else orjson.dumps(openai.decode_leg(request.body, params, priority=priority))
         hosts = self._fleet.dispatcher.roster.hosts(account, most=MOST_HOSTS, origin=origin)
-        return Route(hosts=hosts, body=body, stream=request.shape.stream)
+        after_s = 0.0
+        if request.shape.stream and worker is not None:
+            usage, waiting = worker.figures.kv_usage, worker.figures.waiting
+            after_s = second_try_after_s(request.ticket, account, whole=params is None, kv_usage=usage, waiting=waiting)
+        return Route(hosts=hosts, body=body, second_try_after_s=after_s)
 
     def _release(self, model: object, headers: Mapping[str, str], params: dict[str, Any]) -> None:
         """Free the KV cache of a prompt whose client left between the two legs: let a decode worker fetch it."""

@@ -80,9 +80,26 @@ async def test_decode_worker_killed_before_the_first_token(stand: Stand, session
     await until_async("the retry is counted", told)
 
 
-async def test_streams_that_a_hung_worker_never_acknowledged_are_served_elsewhere(
+async def test_decode_worker_killed_after_streams_began_and_before_their_first_token(
     stand: Stand, session: aiohttp.ClientSession
 ) -> None:
+    """A worker sends a stream's headers long before its first token, which a client must not see until then."""
+    await stand.fault(session, "d0", kind="slow", factor=5000)
+    serving = asyncio.create_task(many(stand, session, 8, stream=True))
+
+    async def begun() -> bool:
+        async with session.get(f"http://{stand.workers['d0'].address}/metrics") as page:
+            lines = (await page.text()).splitlines()
+        return any(float(one.split()[-1]) > 0 for one in lines if one.startswith("vllm:num_requests_"))
+
+    await until_async("d0 has a stream, and so has sent its headers", begun)
+    stand.signal_worker("d0", signal.SIGKILL)
+    answers = await serving
+    assert [answer.status for answer in answers] == [200] * 8
+    assert all(answer.text for answer in answers)
+
+
+async def test_streams_whose_worker_hangs_are_served_elsewhere(stand: Stand, session: aiohttp.ClientSession) -> None:
     stand.signal_worker("d0", signal.SIGSTOP)
     # Half of them are sent to it before anyone knows.
     answers = await asyncio.gather(*(ask(session, stand.url, chat(f"prompt {n}", stream=True)) for n in range(8)))
@@ -165,7 +182,7 @@ async def test_hung_prefill_worker_loses_its_legs(stand: Stand, session: aiohttp
 
 
 async def test_hung_decode_worker_gets_nothing_new(stand: Stand, session: aiohttp.ClientSession) -> None:
-    """Streams that it does not acknowledge are served by another; whatever else it holds is, when it is killed."""
+    """Streams whose first token is overdue are served by another; whatever else it holds is, when it is killed."""
     stand.signal_worker("d0", signal.SIGSTOP)
     streams = asyncio.create_task(many(stand, session, stream=True))
     held = asyncio.create_task(many(stand, session))
