@@ -8,6 +8,9 @@ Each iteration computes some of the tokens that its sequences miss; a sequence t
 the batch take part in each: a sequence is let in only while some of the token budget is left, and needs one token of it
 at least. Hence all but the last one miss a single token when an iteration begins, and only the last can be a prompt in
 chunks. Those that miss a single token are the group that decodes; an iteration costs no work for any one of them.
+
+Where priorities count, whoever is last by priority and arrival is preempted, as in vLLM. If that is the sequence itself
+that lacks a block, those after it in the batch go on all the same, where vLLM lets them wait for one iteration.
 """
 
 from swingpool_control.engine.cache import Cache

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
+from swingpool_control.api.engine import SchedulingPolicy
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec, KVLoadFailurePolicy, Pool, RouterType
 from swingpool_control.engine.batching import BatchingEngine
 from swingpool_control.engine.linear import LinearModel
@@ -13,6 +14,7 @@ from swingpool_control.figures import Unknown
 from swingpool_control.placement.dispatcher import Dispatcher
 from swingpool_control.placement.limits import NO_DEFLECTION
 from swingpool_control.placement.of_spec import settings_of
+from swingpool_control.placement.settings import PlacementSettings
 from swingpool_control.simulation.arriving import Arriving, SimulationError
 from swingpool_control.simulation.at_once import AtOnce
 from swingpool_control.simulation.control import Control
@@ -77,6 +79,7 @@ class Simulation:
             settings,
             _placer(policy.placing, spec),
             block_size=spec.pools[0].engine.block_size,
+            priorities=_priorities(settings_of(spec)),
             ended=self._request_ended,
         )
         fabric = Fabric(settings.fabric_links)
@@ -200,6 +203,7 @@ class Simulation:
             max_sequences=model.max_sequences,
             lease_s=KV_LEASE_S,
             prefix_caching=self._settings.prefix_caching,
+            by_priority=self._spec.engine.scheduling is SchedulingPolicy.PRIORITY,
         )
         return Runner(
             self._timeline,
@@ -254,6 +258,13 @@ def _placer(placing: Placing, spec: InferenceClusterSpec) -> Placer:
     if placing.placer is not None:
         return placing.placer(settings)
     return Dispatcher(settings) if placing.late_binding else AtOnce(placing)
+
+
+def _priorities(settings: PlacementSettings) -> dict[str, int]:
+    """Return what workers that schedule by priority are told of each class, as the live router tells it."""
+    if not settings.pass_priority:
+        return {}
+    return {one.name: -one.priority for one in settings.classes} | {"": -settings.classes[0].priority}
 
 
 def _check(spec: InferenceClusterSpec, settings: Settings) -> None:

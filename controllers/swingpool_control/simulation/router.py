@@ -5,13 +5,14 @@ a request that has not got a token when its worker fails is placed anew where En
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from swingpool_control.engine.work import Request
 from swingpool_control.observation import RouterObservation
 from swingpool_control.placement.account import Account, Leg
 from swingpool_control.placement.limits import DeflectionLimits
+from swingpool_control.placement.settings import STANDARD
 from swingpool_control.placement.ticket import Ticket
 from swingpool_control.simulation.events import Event, Later, Timeline, Waiting
 from swingpool_control.simulation.histogram import Histogram
@@ -31,7 +32,7 @@ MOST_LEGS: Final = 3
 class _Flight(Ticket):
     """One request on its way."""
 
-    __slots__ = ("arrival", "block_hashes", "first_s", "tries", "wait")
+    __slots__ = ("arrival", "block_hashes", "first_s", "priority", "tries", "wait")
 
     def __init__(
         self,
@@ -41,11 +42,22 @@ class _Flight(Ticket):
         hashes: tuple[int, ...],
         block_tokens: int,
         block_hashes: tuple[int, ...],
+        priority: int,
         now_s: float,
     ) -> None:
-        super().__init__(number, arrival.prompt_tokens, arrived_s=now_s, hashes=hashes, block_tokens=block_tokens)
+        super().__init__(
+            number,
+            arrival.prompt_tokens,
+            arrived_s=now_s,
+            kind=arrival.kind or STANDARD,
+            tenant=arrival.tenant,
+            hashes=hashes,
+            block_tokens=block_tokens,
+        )
         self.arrival = arrival
         self.block_hashes = block_hashes
+        self.priority = priority
+        """What workers are told that go by it: the smallest goes first there."""
         self.tries = 0
         self.first_s: float | None = None
         self.wait: _Wait | None = None
@@ -135,6 +147,7 @@ class Router:
         settings: how to simulate.
         placer: who places requests.
         block_size: tokens per KV block.
+        priorities: what workers are told by the class of a request; the empty name stands for the others.
         ended: told of each request once, when it ends.
     """
 
@@ -145,8 +158,12 @@ class Router:
         placer: Placer,
         *,
         block_size: int,
+        priorities: Mapping[str, int],
         ended: Callable[[Outcome], None],
     ) -> None:
+        self._priorities = priorities
+        self._priority = priorities.get("", 0)
+        """Of requests that name no class, or none that there is."""
         self._timeline = timeline
         self._settings = settings
         self._placer = placer
@@ -213,6 +230,7 @@ class Router:
             hashes=arrival.prefix if self._settings.prefix_caching else (),
             block_tokens=arrival.prefix_tokens,
             block_hashes=block_hashes(arrival, self._block_size) if arrival.prefix else (),
+            priority=self._priorities.get(arrival.kind, self._priority) if arrival.kind else self._priority,
             now_s=now_s,
         )
         self.told.arrived(flight.tokens, now_s=now_s)
@@ -269,6 +287,7 @@ class Router:
             output_tokens=1,
             block_hashes=flight.block_hashes,
             remote_decode=True,
+            priority=flight.priority,
         )
         self._send(_Leg(request, self, flight, member, sent))
 
@@ -302,6 +321,7 @@ class Router:
             output_tokens=flight.arrival.output_tokens,
             block_hashes=flight.block_hashes,
             remote_prefill=source is not None,
+            priority=flight.priority,
         )
         self._send(_Answer(request, self, flight, member, source))
 

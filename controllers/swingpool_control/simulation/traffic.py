@@ -16,6 +16,10 @@ class Arrival(NamedTuple):
     """Chain hashes of the prompt's blocks, first to last; equal ones mean equal content up to there."""
     prefix_tokens: int = 0
     """Tokens under one hash of `prefix`."""
+    kind: str = ""
+    """Name of its class, as requests name it; empty if it names none."""
+    tenant: str = ""
+    """Whose it is; all that name none share one."""
 
 
 class Randomness(Protocol):

@@ -15,7 +15,7 @@ from swingpool.plan.run import Plan, Planner
 from swingpool.simulate import cluster_file, output
 from swingpool.simulate.parameters import FILE, POSITIVE, Duration
 from swingpool.traffic.lines import TrafficError
-from swingpool.traffic.read import FORMATS, WITHOUT_PREFIXES, Scaling, detect
+from swingpool.traffic.read import FORMATS, Scaling, detect, tells_prefixes
 from swingpool.traffic.read import read as read_traffic
 from swingpool.traffic.synthetic import Seeds
 from swingpool_control.planning.mix import PlanError
@@ -105,7 +105,7 @@ def command(
                 output.check(path, force=force)
         offer = read(cluster, profiles)
         kind = kind or detect(traffic)
-        settings = Settings(startup_s=startup, prefix_caching=kind not in WITHOUT_PREFIXES)
+        settings = Settings(startup_s=startup, prefix_caching=tells_prefixes(traffic, kind))
         progress = Console(stderr=True)
         found = Planner(offer.spec, offer.models, arrivals, settings=settings, console=progress).plan()
         text = manifest(found, name=offer.name)

@@ -16,7 +16,7 @@ from swingpool.simulate.run import Runs, run
 from swingpool.simulate.table import table
 from swingpool.traffic.jsonl import BLOCK_TOKENS
 from swingpool.traffic.lines import TrafficError
-from swingpool.traffic.read import FORMATS, WITHOUT_PREFIXES, Scaling, detect, read
+from swingpool.traffic.read import FORMATS, Scaling, detect, read, tells_prefixes
 from swingpool.traffic.synthetic import Seeds
 from swingpool_control.simulation.cluster import SimulationError
 from swingpool_control.simulation.policies.catalogue import POLICIES
@@ -52,7 +52,7 @@ TRAFFIC is read as a stream, plain or gzipped, and may be larger than memory. It
   dynamo        the same, hash_ids optional
   vllm-result   what `vllm bench serve --save-result --save-detailed` writes
   vllm-dataset  JSON lines with prompt and output_tokens; one a second: --time 0.1 makes it ten
-  log           JSON lines with arrived_unix_s, prompt_tokens, output_tokens
+  log           JSON lines with arrived_unix_s, prompt_tokens, output_tokens, as the router's request log has them
   synthetic     a load described in YAML:
 
 \b
@@ -64,6 +64,7 @@ TRAFFIC is read as a stream, plain or gzipped, and may be larger than memory. It
     - promptTokens: {{mean: 450, sigma: 0.3}}    # log-normal; or 450, or {{from: 100, to: 900}}
       outputTokens: 60
       sharedPrefix: {{groups: 20, tokens: 1024}}
+      class: batch                     # as the spec lists classes; tenant: likewise
       conversation: {{turns: 4, secondsBetween: 30}}    # each turn's prompt holds all that was said before
   repeat: 3
 
@@ -171,7 +172,7 @@ def command(
                 output.check(path, force=force)
         described = cluster_file.read(cluster, profile_of=profile)
         kind = kind or detect(traffic)
-        settings = replace(settings, prefix_caching=kind not in WITHOUT_PREFIXES)
+        settings = replace(settings, prefix_caching=tells_prefixes(traffic, kind))
         chosen = tuple(replace(settings, policy=POLICIES[name]) for name in dict.fromkeys(policies))
         with output.request_rows(csv_path, force=force) as rows:
             found = run(

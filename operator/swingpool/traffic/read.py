@@ -12,7 +12,7 @@ from swingpool.traffic.synthetic import Seeds
 from swingpool_control.simulation.traffic import Arrival
 
 FORMATS = ("azure", "mooncake", "dynamo", "vllm-result", "vllm-dataset", "log", "synthetic")
-WITHOUT_PREFIXES = ("azure", "vllm-result", "vllm-dataset", "log")
+WITHOUT_PREFIXES = ("azure", "vllm-result", "vllm-dataset")
 """Formats that tell nothing of what prompts share."""
 
 
@@ -78,11 +78,20 @@ def detect(path: Path) -> str:
         return "vllm-result" if path.is_file() and vllm_bench.is_result(path) else "synthetic"
     first = next((text for _, text in lines(path)), "")
     if first.startswith("{"):
-        keys = {"hash_ids": "mooncake", request_log.TIME: "log", "prompt": "vllm-dataset"}
+        keys = {request_log.TIME: "log", "hash_ids": "mooncake", "prompt": "vllm-dataset"}
         return next((kind for key, kind in keys.items() if f'"{key}"' in first), "dynamo")
     if azure.TIME in first:
         return "azure"
     raise TrafficError(path, f"is in none of the formats {', '.join(FORMATS)}; say which with --format")
+
+
+def tells_prefixes(path: Path, format: str) -> bool:
+    """Return whether traffic says what prompts share: if not, a prefix cache changes nothing.
+
+    Raises:
+        TrafficError: it cannot be read.
+    """
+    return request_log.tells_prefixes(path) if format == "log" else format not in WITHOUT_PREFIXES
 
 
 def _scaled(arrivals: Iterable[Arrival], scaling: Scaling, random: Random) -> Iterator[Arrival]:

@@ -86,6 +86,9 @@ class Kind(_Part):
     output_tokens: Tokens | Lengths
     shared_prefix: SharedPrefix | None = None
     conversation: Conversation | None = None
+    class_: Annotated[str, Field(alias="class")] = ""
+    """Name of the requests' class, as the spec lists classes."""
+    tenant: str = ""
 
 
 class Gamma(_Part):
@@ -201,9 +204,9 @@ def _request(at_s: float, kind: Kind, random: Random, *, family: int) -> Arrival
     prompt, output = length(kind.prompt_tokens, random), length(kind.output_tokens, random)
     shared = kind.shared_prefix
     if shared is None:
-        return Arrival(at_s, prompt, output)
+        return Arrival(at_s, prompt, output, kind=kind.class_, tenant=kind.tenant)
     text = family * 1_000_000 + random.randrange(shared.groups)
-    return Arrival(at_s, shared.tokens + prompt, output, (text,), shared.tokens)
+    return Arrival(at_s, shared.tokens + prompt, output, (text,), shared.tokens, kind.class_, kind.tenant)
 
 
 def length(given: int | Lengths, random: Random) -> int:
@@ -244,7 +247,7 @@ class Turns:
                 break
             output = length(kind.output_tokens, random)
             blocks = (*common, *(own + block for block in range(len(common), prompt // TURN_BLOCK)))
-            turn = Arrival(at_s, prompt, output, blocks, TURN_BLOCK)
+            turn = Arrival(at_s, prompt, output, blocks, TURN_BLOCK, kind.class_, kind.tenant)
             self._made += 1
             if first is None:
                 first = turn
@@ -252,4 +255,4 @@ class Turns:
                 heapq.heappush(self._heap, (at_s, self._made, turn))
             context = prompt + output
             at_s += random.expovariate(1 / said.seconds_between)
-        return first or Arrival(at_s, 1, 1)
+        return first or Arrival(at_s, 1, 1, kind=kind.class_, tenant=kind.tenant)

@@ -51,6 +51,8 @@ class Options:
     kv_cache_dtype: str
     tensor_parallel_size: int
     prefix_caching: bool
+    by_priority: bool
+    """Whether requests are scheduled by their priorities, the smallest first."""
     kv_transfer: KVTransfer | None
     shutdown_timeout_s: float
     startup_delay_s: float
@@ -88,6 +90,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
         kv_cache_dtype=known.kv_cache_dtype,
         tensor_parallel_size=known.tensor_parallel_size,
         prefix_caching=known.enable_prefix_caching,
+        by_priority=known.scheduling_policy == "priority",
         kv_transfer=_kv_transfer(known.kv_transfer_config, environment),
         shutdown_timeout_s=_not_negative("--shutdown-timeout", known.shutdown_timeout),
         startup_delay_s=_not_negative("--startup-delay", known.startup_delay),
@@ -121,6 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     same.add_argument("--tensor-parallel-size", "-tp", type=_count, default=1)
     same.add_argument("--kv-transfer-config", metavar="JSON", help="without it KV cache is neither sent nor received")
     same.add_argument("--enable-prefix-caching", action=argparse.BooleanOptionalAction, default=True)
+    same.add_argument("--scheduling-policy", choices=("fcfs", "priority"), default="fcfs", help="who goes first")
     same.add_argument("--shutdown-timeout", type=float, default=0.0, metavar="SECONDS", help="for what is in flight")
     same.add_argument("--seed", type=int, default=0, help="of the generated text, its lengths, and of faults")
     for flags in (("--revision",), ("--quantization", "-q"), ("--dtype",), ("--gpu-memory-utilization",)):

@@ -154,6 +154,7 @@ def _limits(options: Options) -> Limits:
         max_sequences=options.model.max_sequences,
         lease_s=options.kv_transfer.lease_s if options.kv_transfer else 1.0,
         prefix_caching=options.prefix_caching,
+        by_priority=options.by_priority,
     )
 
 

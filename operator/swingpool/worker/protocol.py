@@ -66,6 +66,8 @@ class Generation:
     include_usage: bool
     continuous_usage: bool
     kv_transfer_params: Mapping[str, Any] | None
+    priority: int = 0
+    """The smallest goes first, where the worker schedules by priority."""
 
     @property
     def prompt_tokens(self) -> int:
@@ -116,6 +118,7 @@ def parse(data: Mapping[str, Any], *, chat: bool, options: Options) -> Generatio
         include_usage=bool(stream_options.get("include_usage")),
         continuous_usage=bool(stream_options.get("continuous_usage_stats")),
         kv_transfer_params=_kv_transfer_params(data),
+        priority=_integer(data, "priority", default=0, least=None, most=None),
     )
 
 
@@ -207,7 +210,7 @@ def _max_tokens(data: Mapping[str, Any], chat: bool) -> int | None:
     return None if chat else DEFAULT_COMPLETION_TOKENS
 
 
-def _integer(data: Mapping[str, Any], name: str, *, default: int, least: int, most: int | None) -> int:
+def _integer(data: Mapping[str, Any], name: str, *, default: int, least: int | None, most: int | None) -> int:
     value = data.get(name)
     if value is None:
         return default
@@ -215,7 +218,7 @@ def _integer(data: Mapping[str, Any], name: str, *, default: int, least: int, mo
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise bad_request(f"{name} must be an integer, not {value!r}", parameter=name)
-    if value < least or (most is not None and value > most):
+    if (least is not None and value < least) or (most is not None and value > most):
         bounds = f"at least {least}" if most is None else f"between {least} and {most}"
         raise bad_request(f"{name} must be {bounds}, got {value}.", parameter=name)
     return value

@@ -268,6 +268,7 @@ class Api:
                 block_hashes=choice.prompt.block_hashes,
                 remote_prefill=remote is not None,
                 remote_decode=bool(params and params.get("do_remote_decode")) and not index and self._keeps,
+                priority=generation.priority,
             )
             requests.append((request, choice.finish, remote))
         return requests

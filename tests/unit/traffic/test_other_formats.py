@@ -68,6 +68,29 @@ def test_a_log(tmp_path: Path) -> None:
     assert list(read(path, seeds=SEEDS)) == [Arrival(0.0, 12, 3), Arrival(0.75, 13, 4)]
 
 
+def test_a_log_is_in_the_order_in_which_requests_ended(tmp_path: Path) -> None:
+    rows = [
+        {"arrived_unix_s": 103, "prompt_tokens": 12, "output_tokens": 3, "class": "batch", "tenant": "a"},
+        {
+            "arrived_unix_s": 100,
+            "prompt_tokens": 1100,
+            "output_tokens": 400,
+            "hash_ids": [7, 8, 9],
+            "block_tokens": 512,
+        },
+        {"arrived_unix_s": 5000, "prompt_tokens": 1, "output_tokens": 1},
+        {"arrived_unix_s": 4000, "prompt_tokens": 2, "output_tokens": 1},
+    ]
+    path = written(tmp_path, "log.jsonl", "\n".join(map(json.dumps, rows)))
+    assert detect(path) == "log"
+    assert list(read(path, seeds=SEEDS)) == [
+        Arrival(0.0, 1100, 4, (7, 8, 9), 512),
+        Arrival(3.0, 12, 3, kind="batch", tenant="a"),
+        Arrival(3900.0, 2, 1),
+        Arrival(4900.0, 1, 1),
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -81,9 +104,20 @@ def test_a_log(tmp_path: Path) -> None:
         ("l.jsonl", '{"arrived_unix_s": "noon"}', r"line 1, column arrived_unix_s: must be seconds"),
         (
             "l.jsonl",
-            '{"arrived_unix_s": 5, "prompt_tokens": 1, "output_tokens": 1}\n'
-            '{"arrived_unix_s": 4, "prompt_tokens": 1, "output_tokens": 1}',
-            r"line 2, column arrived_unix_s: is 1\.000 s before",
+            '{"arrived_unix_s": 5000, "prompt_tokens": 1, "output_tokens": 1}\n'
+            '{"arrived_unix_s": 9000, "prompt_tokens": 1, "output_tokens": 1}\n'
+            '{"arrived_unix_s": 4000, "prompt_tokens": 1, "output_tokens": 1}',
+            r"line 3, column arrived_unix_s: is 1000\.000 s before",
+        ),
+        (
+            "l.jsonl",
+            '{"arrived_unix_s": 5, "prompt_tokens": 1, "output_tokens": 1, "hash_ids": [1]}',
+            r"line 1, column block_tokens: must be a whole number",
+        ),
+        (
+            "l.jsonl",
+            '{"arrived_unix_s": 5, "prompt_tokens": 1, "output_tokens": 1, "class": 3}',
+            r"line 1, column class: must be a text",
         ),
     ],
 )

@@ -123,3 +123,8 @@ def test_a_profile_from_a_file(tmp_path: Path) -> None:
 def test_what_cannot_be_is_told_by_name(arguments: list[str], environment: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         options.parse(arguments, environment)
+
+
+@pytest.mark.parametrize(("given", "by_priority"), [([], False), (["--scheduling-policy", "priority"], True)])
+def test_requests_are_scheduled_as_vllm_is_told_to(given: list[str], by_priority: bool) -> None:
+    assert options.parse(given, {}).by_priority is by_priority

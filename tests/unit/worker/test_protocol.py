@@ -46,6 +46,12 @@ def test_a_number_in_quotes_is_a_number() -> None:
     assert completion(max_tokens="5").max_tokens == 5
 
 
+def test_a_priority_may_be_below_zero_and_must_be_whole() -> None:
+    assert (completion().priority, chat(priority=-3).priority) == (0, -3)
+    with pytest.raises(RequestError, match="priority must be an integer"):
+        completion(priority=0.5)
+
+
 def test_the_newer_limit_goes_first_in_chats() -> None:
     assert chat(max_tokens=50, max_completion_tokens=7).max_tokens == 7
     assert completion(max_tokens=50, max_completion_tokens=7).max_tokens == 50
