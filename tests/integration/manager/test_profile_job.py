@@ -7,6 +7,7 @@ import pytest
 
 from swingpool.kube import Kube
 from swingpool.kube.kinds import CONFIG_MAP, JOB, POD, SERVICE_ACCOUNT
+from swingpool.kube.objects import name_of
 from swingpool.profiling import in_cluster, job
 from swingpool.profiling.job import JobOptions
 from swingpool.profiling.wire import WorkerError
@@ -23,9 +24,9 @@ async def kube(here: Place) -> AsyncIterator[Kube]:
         yield client
 
 
-def options(here: Place) -> JobOptions:
+def options(here: Place, name: str) -> JobOptions:
     return JobOptions(
-        name="swingpool-profile",
+        name=name,
         namespace=here.namespace,
         image="registry.example/swingpool:1",
         arguments=("http://10.0.0.7:8000", "--accelerator", "X", "--kv-bytes-per-token", "1"),
@@ -34,34 +35,34 @@ def options(here: Place) -> JobOptions:
 
 
 async def test_its_pod_is_let_in_where_pods_are_restricted_and_needs_no_token(here: Place, kube: Kube) -> None:
-    account, made = job.manifests(options(here))
+    account, made = job.manifests(options(here, "let-in"))
     kubectl(here.plane, "label", "ns", here.namespace, "pod-security.kubernetes.io/enforce=restricted", "--overwrite")
     await kube.apply(account, field_manager=names.FIELD_MANAGER)
     await kube.create(made)
 
     async def exists() -> bool:
-        labels = {"batch.kubernetes.io/job-name": "swingpool-profile"}
+        labels = {"batch.kubernetes.io/job-name": "let-in"}
         return bool((await kube.list(POD, namespace=here.namespace, labels=labels)).objects)
 
     await until_async("the Job's pod exists", exists)
-    stored = await kube.get(SERVICE_ACCOUNT, "swingpool-profile", namespace=here.namespace)
+    stored = await kube.get(SERVICE_ACCOUNT, "let-in", namespace=here.namespace)
     assert stored["automountServiceAccountToken"] is False
     bindings = kubectl(here.plane, "get", "rolebindings,clusterrolebindings", "-A", "-o", "name")
-    assert "swingpool-profile" not in bindings
+    assert "let-in" not in bindings
 
 
 async def test_a_job_that_fails_is_told_and_one_that_exists_is_left_alone(here: Place, kube: Kube) -> None:
     told: list[str] = []
-    running = asyncio.create_task(in_cluster.measure(kube, options(here), config_map=None, say=told.append))
+    running = asyncio.create_task(in_cluster.measure(kube, options(here, "failing"), config_map=None, say=told.append))
 
     async def made() -> bool:
-        return bool((await kube.list(JOB, namespace=here.namespace)).objects)
+        return any(name_of(one) == "failing" for one in (await kube.list(JOB, namespace=here.namespace)).objects)
 
     await until_async("the Job exists", made)
     with pytest.raises(WorkerError, match="exists already"):
-        await in_cluster.measure(kube, options(here), config_map=None, say=told.append)
+        await in_cluster.measure(kube, options(here, "failing"), config_map=None, say=told.append)
     kubectl(
-        here.plane, "-n", here.namespace, "patch", "job", "swingpool-profile", "--type=merge",
+        here.plane, "-n", here.namespace, "patch", "job", "failing", "--type=merge",
         "-p", '{"spec":{"activeDeadlineSeconds":1}}',
     )  # fmt: skip
     with pytest.raises(WorkerError, match=r"Failed: .*deadline"):
