@@ -140,7 +140,7 @@ def _here(environment: VLLMEnvironment, names: Sequence[str], *, quick: bool, sa
 def _in_pods(environment: VLLMEnvironment, say: Progress) -> Iterator[Finding]:
     """Yield what is found on a real Kubernetes."""
     with session(keep=False, diagnostics=OUT / "diagnostics", say=say) as system:
-        yield from pods.check(system, environment, image=system.image, say=say)
+        yield from pods.check(system, environment, image=system.image, directory=OUT, say=say)
 
 
 def _show(console: Console, finding: Finding) -> None:

@@ -20,6 +20,7 @@ from e2e.system.install import System
 from e2e.system.router import wait_serving
 from e2e.system.waiting import wait_until
 from e2e.vllm.asking import Answered, Asked, at_once, at_rate, drawn, prompt_tokens_by_source, reset_prefix_cache
+from e2e.vllm.checks import job
 from e2e.vllm.environment import LIBRARIES, VLLMEnvironment
 from e2e.vllm.finding import Finding
 from e2e.vllm.server import BLOCK_TOKENS, MODEL
@@ -171,7 +172,7 @@ def requests_of(stretches: Sequence[Stretch]) -> list[list[Asked]]:
     return found
 
 
-def check(system: System, environment: VLLMEnvironment, *, image: str, say: Progress) -> list[Finding]:
+def check(system: System, environment: VLLMEnvironment, *, image: str, directory: Path, say: Progress) -> list[Finding]:
     """Serve with vLLM in pods, change the load, and look at roles and answers."""
     system.delete_namespace(NAMESPACE)
     system.cluster.kubectl("create", "namespace", NAMESPACE)  # not a restricted one: the environment is on the node
@@ -186,7 +187,9 @@ def check(system: System, environment: VLLMEnvironment, *, image: str, say: Prog
         wait_until("three workers that serve", lambda: len(_serving(system)), lambda n: n == 3, limit_s=START_S)
         url = wait_serving(system, NAMESPACE, CLUSTER, limit_s=60)
         say(f"the InferenceCluster serves after {time.monotonic() - begin_s:.0f} s")
-        return asyncio.run(_load(system, url, say))
+        found = asyncio.run(_load(system, url, say))
+        say("a Job measures one of them")
+        return found + job.check(system, namespace=NAMESPACE, pod=_serving(system)[0].name, directory=directory)
     finally:
         system.delete_namespace(NAMESPACE)
 
