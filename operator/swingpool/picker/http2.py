@@ -12,8 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol, cast
 
-import hpack
-from hpack.table import HeaderTable
+from swingpool.picker.header_blocks import HeaderBlocks, Headers, UnreadableBlockError
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 MOST_FRAME_BYTES = 16_384
@@ -23,7 +22,6 @@ STREAM_WINDOW_BYTES = 16 * 1024 * 1024
 """How far a peer may be ahead of us on one stream; what was read is given back at once, by halves."""
 _CONNECTION_WINDOW_BYTES = 2**31 - 1
 _DEFAULT_WINDOW_BYTES = 65_535
-_MOST_KNOWN = 64
 
 _DATA, _HEADERS, _RESET, _SETTINGS, _PUSH, _PING, _GOAWAY, _WINDOW, _CONTINUATION = 0, 1, 3, 4, 5, 6, 7, 8, 9
 _END_STREAM, _ACK, _END_HEADERS, _PADDED, _PRIORITY = 0x1, 0x1, 0x4, 0x8, 0x20
@@ -35,8 +33,6 @@ FRAME_SIZE_ERROR, COMPRESSION_ERROR, ENHANCE_YOUR_CALM = 6, 9, 11
 _FRAME = struct.Struct(">HBBBI")  # the length has 24 bits
 _SETTING = struct.Struct(">HI")
 _WORD = struct.Struct(">I")
-
-Headers = list[tuple[bytes, bytes]]
 
 log = logging.getLogger(__name__)
 
@@ -166,9 +162,7 @@ class Connection(asyncio.Protocol):
         self._taken = 0
         self._last_number = 0
         self._closing = False
-        self._decoder = hpack.Decoder()
-        self._known: dict[bytes, Headers] = {}
-        """Header blocks that say the same again as long as the decoder's table stands still."""
+        self._blocks = HeaderBlocks()
         self._open: tuple[int, int, bytes] | None = None
         """Number, flags and beginning of a header block that goes on in further frames."""
 
@@ -331,18 +325,21 @@ class Connection(asyncio.Protocol):
             self._open = number, flags, block
             return
         self._open = None
-        headers = self._decoded(block)
+        try:
+            headers = self._blocks.read(block)
+        except UnreadableBlockError as error:
+            raise Http2Error(COMPRESSION_ERROR, f"a header block cannot be read: {error}") from error
         stream = self.streams.get(number)
-        if stream is not None:  # trailers
-            if stream.receiver is not None and flags & _END_STREAM:
-                stream.receiver.ended()
-            return
+        if stream is None:
+            self._open_stream(flags, number, headers)
+        elif stream.receiver is not None and flags & _END_STREAM:  # trailers
+            stream.receiver.ended()
+
+    def _open_stream(self, flags: int, number: int, headers: Headers) -> None:
         if number % 2 == 0:
             raise Http2Error(PROTOCOL_ERROR, f"a client opens stream {number}")
-        if number <= self._last_number:
-            return  # trailers of a stream that is over here already
-        if self._closing:
-            return  # it was told, and will try elsewhere
+        if number <= self._last_number or self._closing:
+            return  # trailers of one that is over here; or it was told, and will try elsewhere
         self._last_number = number
         stream = self.streams[number] = Stream(self, number, self._stream_window)
         stream.receiver = receiver = self._accept(stream, headers)
@@ -350,24 +347,6 @@ class Connection(asyncio.Protocol):
             stream.receiver = None  # it was answered already
         elif flags & _END_STREAM:
             receiver.ended()
-
-    def _decoded(self, block: bytes) -> Headers:
-        headers = self._known.get(block)
-        if headers is not None:
-            return headers
-        table = self._decoder.header_table
-        newest, before = _newest(table), (len(table.dynamic_entries), table.maxsize)
-        try:
-            decoded = self._decoder.decode(block, raw=True)
-        except hpack.HPACKError as error:
-            raise Http2Error(COMPRESSION_ERROR, f"a header block cannot be read: {error}") from error
-        headers = [(name, value) for name, value in decoded]
-        same = _newest(table) is newest and (len(table.dynamic_entries), table.maxsize) == before
-        if not same or len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
-        else:
-            self._known[block] = headers
-        return headers
 
     def _on_window(self, number: int, payload: bytes) -> None:
         if len(payload) != 4:
@@ -399,10 +378,6 @@ class Connection(asyncio.Protocol):
             elif name == _MAX_FRAME:
                 self.frame_bytes = value
         self.write(frame(_SETTINGS, _ACK, 0, b""))
-
-
-def _newest(table: HeaderTable) -> object:
-    return table.dynamic_entries[0] if table.dynamic_entries else None
 
 
 def _unpadded(flags: int, payload: bytes) -> bytes:

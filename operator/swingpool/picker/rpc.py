@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from swingpool.picker.http2 import Connection, Headers, Receiver, Stream
+from swingpool.picker.header_blocks import Headers
+from swingpool.picker.http2 import Connection, Receiver, Stream
 
 OK, RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL = 0, 8, 12, 13
 

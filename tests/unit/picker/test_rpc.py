@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swingpool.picker import http2
+from swingpool.picker.header_blocks import HeaderBlocks
 from swingpool.picker.http2 import PREFACE, Connection, frame
 from swingpool.picker.rpc import Call, Method, Server
 
@@ -297,3 +298,24 @@ def test_who_speaks_no_http2_is_told_so(text: bytes, code: int) -> None:
     kind, _, _, payload = peer.pipe.frames()[-1]
     assert (kind, payload[4:]) == (GOAWAY, code.to_bytes(4))
     assert peer.pipe.closed
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["", "1", "2" * 30])), max_size=4),
+            st.sampled_from([None, None, None, 0, 64, 4096]),
+        ),
+        max_size=30,
+    )
+)
+def test_a_block_says_what_the_table_of_the_moment_makes_it_say(
+    blocks: list[tuple[list[tuple[str, str]], int | None]],
+) -> None:
+    encoder, reader = hpack.Encoder(), HeaderBlocks()
+    for headers, size in blocks:
+        if size is not None:
+            encoder.header_table_size = size
+        read = reader.read(encoder.encode(headers))
+        assert read == [(name.encode(), value.encode()) for name, value in headers]
