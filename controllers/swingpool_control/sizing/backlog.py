@@ -4,6 +4,8 @@ One look ahead instead of one more step each period: the backlog that is expecte
 the same while it grows and their start-up time passes.
 """
 
+from dataclasses import dataclass
+
 from swingpool_control import names
 from swingpool_control.figures import Unknown
 from swingpool_control.sizing.demand import Demand
@@ -16,10 +18,18 @@ MOST_AHEAD_S = 60.0
 """How far ahead is looked at most: no surge is sure to last longer."""
 
 
-def expected_tokens(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """What waits for prefill."""
+
+    prompt_tokens: float
+    requests: float
+
+
+def expected(
     view: ClusterView, facts: tuple[PoolFacts, ...], seen: Demand, traffic: Traffic, *, now_unix_s: float
-) -> float:
-    """Return prompt tokens that will wait when workers that start now, or start already, are ready.
+) -> Backlog:
+    """Return what will wait when workers that start now, or start already, are ready.
 
     Args:
         view: the cluster.
@@ -28,9 +38,15 @@ def expected_tokens(
         traffic: lengths of the requests.
         now_unix_s: the time.
     """
-    lacking_per_s = seen.prompt_tokens_per_s - _sustained_per_s(view, facts) * traffic.lengths.mean_prompt_tokens
+    lacking_per_s = max(
+        0.0, seen.prompt_tokens_per_s - _sustained_per_s(view, facts) * traffic.lengths.mean_prompt_tokens
+    )
     ahead_s = min(MOST_AHEAD_S, _until_ready_s(view, now_unix_s))
-    return seen.pending_tokens + max(0.0, lacking_per_s) * ahead_s
+    share = lacking_per_s / seen.prompt_tokens_per_s if lacking_per_s > 0 else 0.0
+    return Backlog(
+        prompt_tokens=seen.pending_tokens + lacking_per_s * ahead_s,
+        requests=seen.pending_requests + share * seen.requests_per_s * ahead_s,
+    )
 
 
 def _sustained_per_s(view: ClusterView, facts: tuple[PoolFacts, ...]) -> float:

@@ -4,26 +4,19 @@ Totals, because one hot worker is the placement's business and never a reason to
 makes the whole demand unknown: if one role is blind, both hold.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from swingpool_control import names
 from swingpool_control.engine.model import PerformanceModel, decode_step_s
 from swingpool_control.figures import Figure, Unknown
 from swingpool_control.observation import RouterObservation, WorkerObservation
-from swingpool_control.sizing.capacity import Capacity, Shape
+from swingpool_control.sizing.capacity import Shape
 from swingpool_control.view import ClusterView
 
 DEFAULT_SHAPE = Shape(isl_tokens=1024, osl_tokens=256)
 """Lengths before any request was seen."""
 
-UTILIZATION = 0.8
-"""Share of its prefill rate that a role is loaded to by arrivals; the rest absorbs their randomness."""
-
 STALE_S = 30.0
-
-STARVED = 1e6
-"""Pressure of a role that is asked for something and has no worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +31,10 @@ class Demand:
     """Arriving."""
     pending_tokens: float
     """Prompt tokens that arrived and are not computed yet."""
+    pending_requests: float
+    """Requests whose prompts those are, as far as they wait in the router or are with a prefill worker."""
     sequences: float
-    """Requests that tokens are generated for, or wait to be."""
+    """Requests that tokens are generated for."""
     generated_tokens_per_s: float
     """Tokens that the workers generate now, by the performance model from the sequences that each holds."""
     kv_tokens: float
@@ -73,29 +68,6 @@ def observe(view: ClusterView, *, now_unix_s: float, last_shape: Shape = DEFAULT
     return _demand(view, router, last_shape)
 
 
-def prefill_pressure(demand: Demand, workers: Iterable[Capacity], *, ttft_s: float) -> float:
-    """Return what is asked of prefill over what these workers do within `ttft_s`; 1 is just enough."""
-    rate = sum(worker.prefill_tokens_per_s for worker in workers)
-    asked = max(demand.prompt_tokens_per_s / UTILIZATION, demand.pending_tokens / ttft_s)
-    return _over(asked, rate)
-
-
-def decode_pressure(demand: Demand, workers: Iterable[Capacity]) -> float:
-    """Return what is asked of decode over what these workers do within the ITL objective; 1 is just enough."""
-    each = tuple(workers)
-    return max(
-        _over(demand.generated_tokens_per_s, sum(worker.decode_tokens_per_s for worker in each)),
-        _over(demand.sequences, sum(worker.decode_sequences for worker in each)),
-        _over(demand.kv_tokens, sum(worker.kv_tokens for worker in each)),
-    )
-
-
-def _over(asked: float, capacity: float) -> float:
-    if capacity > 0:
-        return asked / capacity
-    return STARVED if asked > 0 else 0.0
-
-
 def _demand(view: ClusterView, router: RouterObservation, last_shape: Shape) -> Demand:
     isl, osl = router.mean_isl_tokens, router.mean_osl_tokens
     shape = Shape(
@@ -112,8 +84,9 @@ def _demand(view: ClusterView, router: RouterObservation, last_shape: Shape) -> 
         requests_per_s=_number(router.requests_per_s),
         prompt_tokens_per_s=_number(router.prompt_tokens_per_s),
         pending_tokens=sum(worker.pending_prefill_tokens for worker in router.workers)
-        + router.queued_requests * shape.isl_tokens,
-        sequences=max(sent, told) + router.queued_requests,
+        + (router.queued_prompt_tokens or router.queued_requests * shape.isl_tokens),
+        pending_requests=router.queued_requests + sum(worker.prefills_in_flight for worker in router.workers),
+        sequences=max(sent, told),
         generated_tokens_per_s=sum(
             _generated_tokens_per_s(models.get(worker.pod), worker, shape) for worker in router.workers
         ),

@@ -25,6 +25,8 @@ _CYCLES_S = {30.0: (3600.0,), 600.0: (86_400.0, 604_800.0)}
 """Cycles that are tried, by the series' step; others that show are tried beside them."""
 _SHORTEST, _FEWEST_CYCLES = 10, 2
 """Steps of a cycle, and cycles that must have been seen before what recurs is trusted at all."""
+_TRIED = 0.75
+"""Of a cycle, what those must have foretold beside: with what comes each hour, the fourth one is ready for."""
 _SHOWS = 0.3
 """Autocorrelation from which on a cycle shows."""
 _AHEAD = 4
@@ -96,9 +98,11 @@ def _candidates(past: _Past) -> list[tuple[_Make, int]]:
     found: list[tuple[_Make, int]] = []
     if float(np.ptp(past.values[-_LATEST:])) > 0 and len(past.values) - tested >= _FEWEST:
         found.append((_trend, tested))
-    seen = len(past.values) // (_FEWEST_CYCLES + 1)
-    periods = [period for period in _periods(past.values, past.step_s) if period <= seen]
-    return [*found, *((partial(_seasonal, period=period), period) for period in periods)]
+    for period in _periods(past.values, past.step_s):
+        unseen = min(period, len(past.values) - _FEWEST_CYCLES * period)
+        if unseen >= _TRIED * period:
+            found.append((partial(_seasonal, period=period), unseen))
+    return found
 
 
 def _tested(values: Floats) -> int:

@@ -25,6 +25,8 @@ _EARLY_STEPS = 1
 """Steps by which what recurs may come earlier than before."""
 _BURST = 1.2
 """A rate above the upper bound by this factor, in two ticks in a row, is a burst."""
+_FALL = 1.2
+"""A rate below the expected one by this factor is the end of a level."""
 _MOST_GROWTH = 1.5
 """A burst is not taken to grow by more than this factor within the horizon."""
 _GROWS_S = 60.0
@@ -139,7 +141,10 @@ def ahead(memory: ForecastMemory, *, now_unix_s: float, horizon_s: float) -> For
     if now_unix_s - ticks[-1][0] > _STALE_S:
         return Unknown(f"no rate was seen for {now_unix_s - ticks[-1][0]:.0f} s")
     rate = ticks[-1][1]
-    foretold = [_over(fit, now_unix_s=now_unix_s, horizon_s=horizon_s) for fit in memory.fits]
+    foretold = [
+        _fallen(fit, ticks, now_unix_s=now_unix_s) or _over(fit, now_unix_s=now_unix_s, horizon_s=horizon_s)
+        for fit in memory.fits
+    ]
     foretold.append(_unfitted(memory.history.fine, rate) if not foretold else Forecast(expected=0, upper=0, model=""))
     best = max(foretold, key=lambda one: one.upper)
     if _is_burst(memory, now_unix_s=now_unix_s):
@@ -147,6 +152,22 @@ def ahead(memory: ForecastMemory, *, now_unix_s: float, horizon_s: float) -> For
         if grown > best.upper:
             return Forecast(expected=rate, upper=grown, model="burst")
     return Forecast(expected=max(best.expected, 0.0), upper=max(best.upper, rate), model=best.model)
+
+
+def recurring(memory: ForecastMemory, *, now_unix_s: float, horizon_s: float) -> dict[int, float]:
+    """Return what is expected in each fine step from now until the horizon, where it recurs; empty if nothing does.
+
+    Args:
+        memory: what was seen.
+        now_unix_s: the time.
+        horizon_s: how far to look.
+    """
+    step_s = memory.history.fine.step_s
+    fit = next((one for one in memory.fits if one.season and one.step_s == step_s), None)
+    if fit is None:
+        return {}
+    first, last = (math.floor(at_s / step_s) for at_s in (now_unix_s, now_unix_s + horizon_s))
+    return {index: fit.at(index) for index in range(first, last + _EARLY_STEPS + 1)}
 
 
 def _carried(fit: Fit, history: History) -> Fit:
@@ -166,6 +187,17 @@ def _over(fit: Fit, *, now_unix_s: float, horizon_s: float) -> Forecast:
     last = min(last, first + 10 * max(1, len(fit.season)) + 1000)
     expected = max(fit.at(index) for index in range(first, last + 1))
     return Forecast(expected=expected, upper=expected + fit.spread, model=fit.model)
+
+
+def _fallen(fit: Fit, ticks: tuple[tuple[float, float], ...], *, now_unix_s: float) -> Forecast | None:
+    """Return the forecast where a rate has fallen away from a level to which nothing recurs; None where it has not.
+
+    A smoothed level says for minutes what is over. How long workers are kept after that is not the forecast's to say.
+    """
+    rate = ticks[-1][1]
+    if fit.season or _FALL * rate >= fit.at(math.floor(now_unix_s / fit.step_s)):
+        return None
+    return Forecast(expected=rate, upper=rate + min(fit.spread, rate), model=fit.model)
 
 
 def _unfitted(series: Series, rate: float) -> Forecast:

@@ -8,6 +8,7 @@ from swingpool_control.sizing.capacity import Shape
 from swingpool_control.sizing.coming import ComingMemory
 from swingpool_control.sizing.traffic import Traffic
 from swingpool_control.swing.idle import Idle
+from swingpool_control.swing.rates import Totals
 
 PERIOD_S = 15.0
 """How often sizing decides."""
@@ -25,6 +26,15 @@ class Lower:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reckoned:
+    """What a step reckoned with."""
+
+    at_unix_s: float
+    prompt_tokens_per_s: float
+    """Arriving."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SizingMemory:
     """Memory of the sizing loop. Losing it only delays a scale-down: drains stand on the pods."""
 
@@ -36,6 +46,10 @@ class SizingMemory:
     """What the last plan reckoned with; it is held while what comes in is much alike."""
     coming: ComingMemory = field(default_factory=ComingMemory)
     """What the forecast stands on."""
+    totals: tuple[Totals, ...] = ()
+    """What had arrived at each observation of the last seconds."""
+    reckoned: Reckoned | None = None
+    """What the last step reckoned with; None if it knew of nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 
 from swingpool_control import names
+from swingpool_control.sizing.backlog import Backlog
 from swingpool_control.sizing.demand import Demand
 from swingpool_control.sizing.traffic import Traffic
 
-BACKLOG_S = 30.0
-"""Time in which waiting prompts shall be worked off beside what arrives."""
+BACKLOG_S = 40.0
+"""Time in which what waits shall be worked off beside what arrives. Workers that only this needs are paid for while
+they start, so that fewer of them for longer cost less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,21 +63,25 @@ def arriving(demand: Demand, traffic: Traffic) -> Need:
     )
 
 
-def now(demand: Demand, traffic: Traffic, *, itl_s: float, backlog_tokens: float) -> Need:
+def now(demand: Demand, traffic: Traffic, *, ttft_s: float, itl_s: float, waiting: Backlog) -> Need:
     """Return the need of what arrives and of what waits or runs already.
 
     Args:
         demand: what is asked now.
         traffic: its lengths.
+        ttft_s: the tightest TTFT objective: while requests wait for longer, what runs is what a backlog sends.
         itl_s: the tightest ITL objective: with it, so many sequences ask for so many requests per second.
-        backlog_tokens: prompt tokens that wait, or will when new workers can start on them.
+        waiting: what waits, or will when new workers can start on it. Its answers come as fast as its prompts.
     """
     lengths = traffic.lengths
     coming = arriving(demand, traffic)
-    output = max(1.0, lengths.mean_output_tokens)
-    running_per_s = max(demand.generated_tokens_per_s, demand.sequences / itl_s) / output
+    decode_per_s = coming.decode_per_s + waiting.requests / BACKLOG_S
+    if waiting.requests <= ttft_s * coming.decode_per_s:
+        output = max(1.0, lengths.mean_output_tokens)
+        running_per_s = max(demand.generated_tokens_per_s, demand.sequences / itl_s) / output
+        decode_per_s = max(decode_per_s, running_per_s)
     return Need(
-        prefill_per_s=coming.prefill_per_s + backlog_tokens / BACKLOG_S / max(1.0, lengths.mean_prompt_tokens),
-        decode_per_s=max(coming.decode_per_s, running_per_s),
+        prefill_per_s=coming.prefill_per_s + waiting.prompt_tokens / BACKLOG_S / max(1.0, lengths.mean_prompt_tokens),
+        decode_per_s=decode_per_s,
         kv_tokens=max(demand.kv_tokens, demand.sequences * lengths.mean_context_tokens),
     )

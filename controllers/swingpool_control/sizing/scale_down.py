@@ -1,14 +1,18 @@
 """How a pool loses workers without losing a request: choose, drain, and lower the replicas only when they are empty.
 
-Chosen is the worker that costs least to lose: one that is not ready, then one that drains already, then the one that
-holds the least. The last ready worker of a role is never chosen. A drained worker is empty when the router has shown it
-so for a while (for as long as others may fetch its KV cache, if it was prefill); if that cannot be known, when the
-longest request must have ended. Until then a returning need takes the drain back.
+Chosen is the worker that costs least to lose: one that is not ready, then one that drains already, then one of the role
+that has more workers than the plan gives it, then the one that holds the least. The last ready worker of a role is
+never chosen. A drained worker is empty when the router has shown it so for a while, and, if it was prefill, when it
+says that its KV cache holds nothing that others may fetch yet; if it does not say so, when none may fetch it any more.
+If nothing can be known, it is when the longest request must have ended. Until then a returning need takes the drain
+back.
 
 The replicas go down by as many workers as are empty, and only when Kubernetes is bound to end just those: no rolling
 update is under way, and no worker of the pool that holds something is less ready or cheaper to delete.
 """
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from swingpool_control import names
@@ -50,6 +54,7 @@ def resize(
     pool: Pool,
     target: int,
     *,
+    roles: Mapping[str, int],
     serving: dict[str, frozenset[str]],
     idle: tuple[Idle, ...],
     reason: str,
@@ -61,6 +66,7 @@ def resize(
         view: the cluster.
         pool: the pool; its Deployment exists.
         target: workers it shall have.
+        roles: of these, how many the plan has in each role.
         serving: uids of the workers that serve each role for certain.
         idle: workers that drain and hold nothing.
         reason: why, for the drained workers' annotation.
@@ -69,7 +75,7 @@ def resize(
     state = next(state for state in view.pools if state.pool == pool.name)
     alive = [worker for worker in view.workers if worker.pool == pool.name and not worker.deleting]
     surplus = _surplus(state, alive, target)
-    victims, serving_after = _victims(view, alive, surplus, serving)
+    victims, serving_after = _victims(view, alive, surplus, roles, serving)
     actions: list[Action] = []
     for worker in alive:
         known = drain.parse(worker.drain, default_role=home_role(pool))
@@ -116,17 +122,24 @@ def _surplus(state: PoolView, alive: list[WorkerView], target: int) -> int:
 
 
 def _victims(
-    view: ClusterView, alive: list[WorkerView], count: int, serving: dict[str, frozenset[str]]
+    view: ClusterView,
+    alive: list[WorkerView],
+    count: int,
+    roles: Mapping[str, int],
+    serving: dict[str, frozenset[str]],
 ) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
     """The workers to lose, as many as `count` if no role loses its last; and who serves each role without them."""
-    ranked = sorted(alive, key=lambda worker: (worker.ready, not worker.drain, held(view, worker), worker.pod))
     chosen: set[str] = set()
-    for worker in ranked:
-        if len(chosen) >= count:
-            break
+    beyond = Counter(worker.role for worker in alive if worker.ready and not worker.drain)
+    beyond.subtract(roles)
+    left = list(alive)
+    while left and len(chosen) < count:
+        worker = min(left, key=lambda one: (one.ready, not one.drain, -beyond[one.role], held(view, one), one.pod))
+        left.remove(worker)
         if not worker.drain and not may_leave(worker, serving):
             continue
         chosen.add(worker.uid)
+        beyond[worker.role] -= 1
         serving = without(serving, worker)
     return frozenset(chosen), serving
 
@@ -173,4 +186,12 @@ def _is_empty(view: ClusterView, pool: Pool, worker: WorkerView, *, idle: tuple[
         return nothing and drained_s >= NOT_READY_S + lease_s
     external = view.spec.router.type is RouterType.EXTERNAL
     settle_s = seconds(view.spec.router.external.drain_settle) if external else SETTLE_S
-    return settled(idle, worker.uid, settle_s=max(settle_s, lease_s), now_unix_s=now_unix_s)
+    if not _holds_no_kv(view, worker):
+        settle_s = max(settle_s, lease_s)
+    return settled(idle, worker.uid, settle_s=settle_s, now_unix_s=now_unix_s)
+
+
+def _holds_no_kv(view: ClusterView, worker: WorkerView) -> bool:
+    """Tell whether a worker says that all its blocks are free: those that others may fetch are not, until they have."""
+    sight = observed(view).get(worker.pod)
+    return sight is not None and not isinstance(sight.kv_usage, Unknown) and sight.kv_usage <= 0.0

@@ -19,13 +19,16 @@ from swingpool_control.sizing import (
     scale_down,
     seen_traffic,
     wanted,
+    watch,
 )
 from swingpool_control.sizing.budget import Bound
+from swingpool_control.sizing.capacity import Shape
 from swingpool_control.sizing.coming import Coming
 from swingpool_control.sizing.demand import DEFAULT_SHAPE, Demand
-from swingpool_control.sizing.memory import DRAIN_PERIOD_S, PERIOD_S, SizingMemory, SizingResult
+from swingpool_control.sizing.memory import DRAIN_PERIOD_S, PERIOD_S, Reckoned, SizingMemory, SizingResult
 from swingpool_control.sizing.need import Need
 from swingpool_control.sizing.pools import PoolFacts
+from swingpool_control.sizing.programme import split
 from swingpool_control.sizing.traffic import Traffic
 from swingpool_control.swing import idle
 from swingpool_control.swing.guards import serving
@@ -46,7 +49,8 @@ def step(view: ClusterView, memory: SizingMemory, *, now_unix_s: float, forecast
         forecast: whether to look ahead; without it only what arrives and waits now counts.
     """
     shape = memory.shape or DEFAULT_SHAPE
-    seen = demand.observe(view, now_unix_s=now_unix_s, last_shape=shape)
+    memory = watch.follow(view, memory)
+    seen = _seen(view, memory, shape, now_unix_s=now_unix_s)
     shape = shape if isinstance(seen, Unknown) else seen.shape
     traffic = seen_traffic.of(view.router, shape=shape, last=memory.traffic)
     facts = pools.of(view, traffic=None if isinstance(seen, Unknown) else traffic)
@@ -67,7 +71,8 @@ def step(view: ClusterView, memory: SizingMemory, *, now_unix_s: float, forecast
     )
     drained = {worker.uid for worker in view.workers if worker.drain}
     idle_now = idle.follow(view, memory.idle, uids=drained, now_unix_s=now_unix_s)
-    actions, draining = _act(view, facts, decided.counts, idle_now, now_unix_s=now_unix_s)
+    roles = split(asked.as_is(facts, decided.counts, needed.present, view.spec.scaling), decided.counts)
+    actions, draining = _act(view, facts, decided.counts, roles, idle_now, now_unix_s=now_unix_s)
     plan = planning.plan(
         view,
         facts,
@@ -81,10 +86,28 @@ def step(view: ClusterView, memory: SizingMemory, *, now_unix_s: float, forecast
     return SizingResult(
         actions=actions,
         plan=plan,
-        memory=SizingMemory(lower=decided.lower, idle=idle_now, shape=shape, traffic=traffic, coming=came),
+        memory=SizingMemory(
+            lower=decided.lower,
+            idle=idle_now,
+            shape=shape,
+            traffic=traffic,
+            coming=came,
+            totals=memory.totals,
+            reckoned=None
+            if isinstance(seen, Unknown)
+            else Reckoned(at_unix_s=now_unix_s, prompt_tokens_per_s=seen.prompt_tokens_per_s),
+        ),
         summary=planning.summary(plan),
         next_step_s=DRAIN_PERIOD_S if draining else PERIOD_S,
     )
+
+
+def _seen(view: ClusterView, memory: SizingMemory, shape: Shape, *, now_unix_s: float) -> Demand | Unknown:
+    """What is asked now, by the last seconds if the load has just turned."""
+    seen = demand.observe(view, now_unix_s=now_unix_s, last_shape=shape)
+    if isinstance(seen, Unknown) or isinstance(view.router, Unknown):
+        return seen
+    return watch.lately(seen, memory, view.router)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,12 +131,17 @@ def _needs(
     """What must be sustained: nothing that is known of, on an unknown demand, and then nothing goes down."""
     if isinstance(seen, Unknown):
         return _Needs(now=Need.nothing(), present=Need.nothing(), lasting=None)
-    itl_s = min(objectives.by_percentile(view.spec.objectives.itl).values())
-    tokens = backlog.expected_tokens(view, facts, seen, traffic, now_unix_s=now_unix_s)
-    now, lasting = need.now(seen, traffic, itl_s=itl_s, backlog_tokens=tokens), need.arriving(seen, traffic)
+    ttft_s, itl_s = (
+        min(objectives.by_percentile(one).values()) for one in (view.spec.objectives.ttft, view.spec.objectives.itl)
+    )
+    waiting = backlog.expected(view, facts, seen, traffic, now_unix_s=now_unix_s)
+    now, lasting = need.now(seen, traffic, ttft_s=ttft_s, itl_s=itl_s, waiting=waiting), need.arriving(seen, traffic)
     if isinstance(ahead, Unknown):
         return _Needs(now=now, present=now, lasting=lasting)
-    return _Needs(now=now.at_least(ahead.need), present=now, lasting=lasting.at_least(ahead.need))
+    then = ahead.need
+    if ahead.traffic != traffic:
+        then = coming.translated(then, pools.of(view, traffic=ahead.traffic), facts)
+    return _Needs(now=now.at_least(then), present=now, lasting=lasting.at_least(then))
 
 
 def _felt(decided: wanted.Wanted, facts: tuple[PoolFacts, ...], needed: _Needs, scaling: Scaling) -> Bound | None:
@@ -134,6 +162,7 @@ def _act(
     view: ClusterView,
     facts: tuple[PoolFacts, ...],
     counts: Mapping[str, int],
+    roles: Mapping[tuple[str, str], int],
     idle_now: tuple[idle.Idle, ...],
     *,
     now_unix_s: float,
@@ -154,6 +183,7 @@ def _act(
             view,
             pool,
             target,
+            roles={role: count for (name, role), count in roles.items() if name == pool.name},
             serving=serving_now,
             idle=idle_now,
             reason=f"{target} workers are enough" if target < known.asked else f"{target} workers are needed",

@@ -2,7 +2,8 @@
 
 1. What is asked now is moved into the pools' bounds, as far as budgets allow (`allocate.within_bounds`).
 2. If that does not sustain what arrives and what waits, the programme adds the workers that do so for the least, all in
-   one step. Workers that start already count as if they served.
+   one step. Workers that start already count as if they served; while some do, what lies within the dead band adds
+   none: what is expected when they are ready varies from look to look.
 3. The programme says which of them would be enough for what arrives, with the dead band on top; the pools shrink to the
    most that was enough at any moment of the scale-down window, if that covers what waits, too, and nothing starts.
 4. Where a budget was lowered under what runs, the dearest go (`allocate.trim`).
@@ -55,8 +56,10 @@ def decide(
         now_unix_s: the time.
     """
     bounded = allocate.within_bounds(facts, scaling.budgets)
-    grown, bound = _grown(facts, bounded.counts, now, scaling)
     band = 1 + scaling.stabilization.dead_band_percent / 100
+    grown, bound = _grown(facts, bounded.counts, now, scaling)
+    if bound is None and any(pool.warming for pool in facts) and _nearly(facts, bounded.counts, now, band, scaling):
+        grown = dict(bounded.counts)
     enough = dict(grown) if lasting is None else _enough(facts, grown, lasting.scaled(band), scaling)
     window_s = seconds(scaling.stabilization.scale_down_window)
     lower = stabilize.remember(lower, enough, window_s=window_s, now_unix_s=now_unix_s)
@@ -84,6 +87,11 @@ def _grown(
     answer = solve(problem)
     found = {name: max(count, counts[name]) for name, count in answer.counts().items()}
     return found, None if answer.feasible else _bound(answer)
+
+
+def _nearly(facts: tuple[PoolFacts, ...], counts: Mapping[str, int], need: Need, band: float, scaling: Scaling) -> bool:
+    """Tell whether the need is covered but for the dead band."""
+    return covers(asked.to_grow(facts, counts, need.scaled(1 / band), scaling), counts)
 
 
 def _enough(facts: tuple[PoolFacts, ...], counts: Mapping[str, int], need: Need, scaling: Scaling) -> dict[str, int]:

@@ -88,6 +88,8 @@ class Traffic:
                 growth = later.since(earlier or Histogram())
                 window.add(growth, now_s=at_s)
                 self.metrics.growth.add(series, growth)
+                if series == "itl":
+                    self.recent.generated(growth.count, now_s=at_s)
                 if series == "output" and growth.count > 0:
                     for tokens, count in typical(growth):
                         self.recent.answered(tokens, count, now_s=at_s)

@@ -65,6 +65,13 @@ def test_a_step_is_followed_at_once_and_not_beyond() -> None:
         assert 30 <= _ahead(memory, HOUR_S + 15 * number).upper <= 31
 
 
+def test_the_end_of_a_level_is_followed_at_once() -> None:
+    memory = _seen(lambda at_s: 30.0 + _wobble(at_s), until_s=HOUR_S)
+    for number in range(1, 5):
+        memory = follow(memory, 10.0, now_unix_s=START_S + HOUR_S + 15 * number)
+        assert 10 <= _ahead(memory, HOUR_S + 15 * number).upper < 12
+
+
 def test_a_ramp_is_met_ahead_of_it() -> None:
     memory = _seen(lambda at_s: 5 + at_s / 200, until_s=HOUR_S)
     found = _ahead(memory, HOUR_S, horizon_s=300.0)

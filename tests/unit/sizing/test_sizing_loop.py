@@ -109,16 +109,34 @@ def test_a_fixed_pool_lowered_by_two_under_load_loses_no_request() -> None:
     assert all(pod.role == names.ROLE_DECODE and pod.cost == 0 for pod in fleet.of("decode"))
 
 
-def test_a_prefill_worker_stays_for_its_kv_lease() -> None:
+@pytest.mark.parametrize(("kept_tokens", "after_10_s"), [(0, 1), (500, 2)])
+def test_a_prefill_worker_stays_while_others_may_fetch_its_kv_cache(kept_tokens: int, after_10_s: int) -> None:
     fleet = Fleet(fixed(2, 1))
     loop = Loop(fleet)
     loop.run(None, 3)
+    for pod in fleet.of("prefill"):
+        pod.kept_tokens = kept_tokens
     fleet.spec = fixed(1, 1)
     loop.due = fleet.now
-    loop.run(None, 25)
-    assert fleet.replicas["prefill"] == 2
+    loop.run(None, 10)
+    assert fleet.replicas["prefill"] == after_10_s
+    loop.run(None, 15)
+    assert fleet.replicas["prefill"] == after_10_s
     loop.run(None, 15)
     assert fleet.replicas["prefill"] == 1
+
+
+def test_the_role_with_workers_to_spare_loses_them() -> None:
+    swinging = spec(pools(prefill=(1, 1), decode=(1, 1), swing=(0, 4)), scaling=FAST_DOWN)
+    fleet = Fleet(swinging)
+    for role in (names.ROLE_PREFILL, names.ROLE_PREFILL, names.ROLE_DECODE, names.ROLE_DECODE):
+        fleet.create("swing", ready=True).role = role
+    fleet.replicas["swing"] = 4
+    loop = Loop(fleet)
+    loop.run((4.0, 1500, 30), 100)
+    # Prompts ask for two workers or more, answers for one, and idle decode workers hold no more than others.
+    assert fleet.roles().count(names.ROLE_PREFILL) >= 1
+    assert names.ROLE_DECODE not in fleet.roles()
 
 
 def test_a_returning_need_takes_the_drain_back() -> None:

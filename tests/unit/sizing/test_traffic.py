@@ -79,6 +79,28 @@ def test_recent_requests_show_lengths_and_burstiness() -> None:
     assert isinstance(recent.lengths(now_s=1000.0), Unknown)
 
 
+def test_answers_that_have_not_ended_count() -> None:
+    recent = Recent()
+    for second in range(30):
+        recent.arrived(100, now_s=second)
+        recent.answered(20, 1, now_s=second)  # the short half of them
+        recent.generated(19 + second, now_s=second)  # the others go on
+    lengths = recent.lengths(now_s=30.0)
+    assert isinstance(lengths, Lengths)
+    assert lengths.mean_output_tokens == pytest.approx(20 * (19 + 14.5) / 19)
+
+
+def test_what_was_generated_before_makes_no_answer_shorter() -> None:
+    recent = Recent()
+    for second in range(30):
+        recent.arrived(100, now_s=second)
+        recent.answered(200, 1, now_s=second)
+        recent.generated(50, now_s=second)
+    lengths = recent.lengths(now_s=30.0)
+    assert isinstance(lengths, Lengths)
+    assert lengths.mean_output_tokens == pytest.approx(200)
+
+
 def test_even_arrivals_are_not_bursty() -> None:
     recent = Recent()
     for number in range(100):

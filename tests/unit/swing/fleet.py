@@ -70,6 +70,8 @@ class Pod:
     role_since: float = 0.0
     first_served: float | None = None
     in_rotation: bool = True
+    kept_tokens: int = 0
+    """KV cache that others may fetch yet."""
     prefills: deque[Request] = field(default_factory=deque)
     decodes: list[Request] = field(default_factory=list)
 
@@ -219,7 +221,7 @@ class Fleet:
 
     def _sight(self, pod: Pod) -> WorkerObservation:
         answers = pod.ready and pod.in_rotation
-        held = sum(request.isl + request.generated for request in pod.decodes)
+        held = pod.kept_tokens + sum(request.isl + request.generated for request in pod.decodes)
         served: Figure = Unknown("none yet") if pod.first_served is None else pod.first_served
         return WorkerObservation(
             pod=pod.name,

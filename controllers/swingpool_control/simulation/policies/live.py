@@ -6,6 +6,7 @@ from swingpool_control.actions import SetLimits
 from swingpool_control.api.status import FlipRecord, InferenceClusterStatus
 from swingpool_control.simulation.policies.interface import Board, Given, Placing
 from swingpool_control.sizing import step as sizing
+from swingpool_control.sizing import watch
 from swingpool_control.sizing.memory import SizingMemory
 from swingpool_control.swing import step as swing
 from swingpool_control.swing.memory import SwingMemory
@@ -37,13 +38,8 @@ class Live:
 
     def round(self, board: Board, *, now_unix_s: float) -> None:
         """Size if it is due, swing."""
-        if self._features.sizing and now_unix_s >= self._size_next_unix_s:
-            sized = sizing.step(
-                board.view(self._status), self._sizing_memory, now_unix_s=now_unix_s, forecast=self._features.forecast
-            )
-            self._sizing_memory = sized.memory
-            self._size_next_unix_s = now_unix_s + sized.next_step_s
-            board.act(sized.actions)
+        if self._features.sizing:
+            self._size(board, now_unix_s)
         if self._features.swing:
             moved = swing.step(board.view(self._status), self._swing_memory, now_unix_s=now_unix_s)
             self._swing_memory = moved.memory
@@ -55,3 +51,15 @@ class Live:
             if moved.memory.flips != self.flips:
                 self.flips = moved.memory.flips
                 self._status = InferenceClusterStatus(flips=moved.flips)
+
+    def _size(self, board: Board, now_unix_s: float) -> None:
+        view = board.view(self._status)
+        self._sizing_memory = watch.follow(view, self._sizing_memory)
+        if now_unix_s < self._size_next_unix_s and not watch.is_urgent(
+            view, self._sizing_memory, now_unix_s=now_unix_s
+        ):
+            return
+        sized = sizing.step(view, self._sizing_memory, now_unix_s=now_unix_s, forecast=self._features.forecast)
+        self._sizing_memory = sized.memory
+        self._size_next_unix_s = now_unix_s + sized.next_step_s
+        board.act(sized.actions)
