@@ -12,6 +12,7 @@ from rich.console import Console
 from swingpool.cli.manager_options import manager_options
 from swingpool.explain import text
 from swingpool.explain.fetch import FetchError, ManagerPlace, connected
+from swingpool_control import names
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
 from swingpool_control.conditions.view import parse_status
 from swingpool_control.replay.codec import CodecError
@@ -27,6 +28,8 @@ DIFFERS = 1
               help="Write the manager's last decisions, with all that they stood on, into this file.")  # fmt: skip
 @click.option("--replay", "replay", type=click.Path(exists=True, dir_okay=False, path_type=Path), default=None,
               help="Make the decisions in this file again, offline, and tell whether they are the same.")  # fmt: skip
+@click.option("--request", "request_id", default="",
+              help="Tell what became of one request: the ID in its answer's header x-request-id.")  # fmt: skip
 @manager_options
 def command(
     *,
@@ -36,6 +39,7 @@ def command(
     kubeconfig: Path | None,
     record: Path | None,
     replay: Path | None,
+    request_id: str,
     manager_namespace: str,
     lease_name: str,
     manager_port: int,
@@ -51,6 +55,9 @@ def command(
     if replay is not None:
         sys.exit(_replay(replay, output))
     assert cluster is not None  # noqa: S101 - for types: checked above
+    if request_id:
+        _show_request(cluster, request_id, namespace, kubeconfig, output)
+        return
     manager = ManagerPlace(namespace=manager_namespace, lease=lease_name, port=manager_port, url=manager_url)
     try:
         with connected(kubeconfig) as kubernetes:
@@ -63,6 +70,22 @@ def command(
         record.write_text(json.dumps(recorded) + "\n", encoding="utf-8")
         click.echo(f"wrote {record}", err=True)
     _show(found, recorded, why, output)
+
+
+def _show_request(cluster: str, request_id: str, namespace: str | None, kubeconfig: Path | None, output: str) -> None:
+    try:
+        with connected(kubeconfig) as kubernetes:
+            place = namespace or kubernetes.namespace or "default"
+            found = kubernetes.request(place, cluster, request_id, port=names.PORT_PICKER_HTTP)
+    except FetchError as error:
+        raise click.ClickException(str(error)) from error
+    if not found:
+        message = f"no picker of {place}/{cluster} remembers request {request_id}: each keeps its last thousands"
+        raise click.ClickException(message)
+    if output == "json":
+        click.echo(json.dumps(found, indent=2))
+    else:
+        Console(soft_wrap=True).print(text.requests(found))
 
 
 def _recorded(fetch: Any, *, must: bool) -> tuple[Any, str]:

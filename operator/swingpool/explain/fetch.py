@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 from lightkube import KubeConfig
@@ -72,6 +73,27 @@ class Cluster:
             raise FetchError("no manager leads: its Lease has no holder")
         path = f"/api/v1/namespaces/{manager.namespace}/pods/{holder}:{manager.port}/proxy"
         return self._get(f"{path}{asked}", what)
+
+    def request(self, namespace: str, name: str, request_id: str, *, port: int) -> list[dict[str, Any]]:
+        """Return what the pickers of an InferenceCluster remember of a request, the newest of that id first.
+
+        Args:
+            namespace: of the InferenceCluster.
+            name: of the InferenceCluster.
+            request_id: what the answer's header x-request-id told.
+            port: where pickers answer.
+        """
+        selector = f"{names.LABEL_CLUSTER}={name},{names.LABEL_COMPONENT}={names.COMPONENT_ROUTER}"
+        pods = self._get(f"/api/v1/namespaces/{namespace}/pods?labelSelector={selector}", "the router's pods")["items"]
+        if not pods:
+            raise FetchError(f"{namespace}/{name} has no router pod; with an external router, ask that one")
+        found: list[dict[str, Any]] = []
+        for pod in (item["metadata"]["name"] for item in pods):
+            path = f"/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy/requests/{quote(request_id, safe='')}"
+            answer = self._client.get(path)
+            if answer.status_code != httpx2.codes.NOT_FOUND:
+                found += [{"router": pod, **one} for one in _json(answer, f"what {pod} remembers of it")]
+        return sorted(found, key=lambda one: -float(one["arrivedUnixS"]))
 
     def _get(self, path: str, what: str) -> Any:
         return _json(self._client.get(path), what)

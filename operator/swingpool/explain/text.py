@@ -1,6 +1,7 @@
 """An explanation as a person reads it."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -94,6 +95,30 @@ def _balance(decision: SwingDecision) -> list[str]:
         text = text or f"is skewed: {pods.get(item.worker, 'one worker')} is loaded far beyond the others"
         found.append(f"{item.role} {text} since {rfc3339(item.since_unix_s)}")
     return found
+
+
+def requests(found: Iterable[dict[str, Any]]) -> RenderableType:
+    """Return what pickers remember of requests, as they tell it, with seconds since the arrival of each."""
+    parts: list[RenderableType] = []
+    for one in found:
+        who = ", ".join(f"{key} {one[key]}" for key in ("class", "tenant") if one[key])
+        kind = "stream" if one["stream"] else "not streamed"
+        parts.append(Text(f"{one['requestID']}   {one['path']}, {kind}   {who}".rstrip(), "bold"))
+        parts.append(
+            Text(f"arrived {rfc3339(one['arrivedUnixS'])} at {one['router']}, {one['promptTokens']} prompt tokens")
+        )
+        table = Table(box=None, show_header=False, padding=(0, 2))
+        for step in one["steps"]:
+            table.add_row(f"{step['afterS']:.3f} s", step["what"])
+        if one["firstTokenAfterS"] is not None:
+            table.add_row(f"{one['firstTokenAfterS']:.3f} s", "first token")
+        if one["endedAfterS"] is not None:
+            trouble = f": {one['trouble']}" if one["trouble"] else ""
+            table.add_row(f"{one['endedAfterS']:.3f} s", f"ended with status {one['status'] or 'none'}{trouble}")
+        else:
+            table.add_row("", "under way")
+        parts += [table, Text("")]
+    return Group(*parts[:-1])
 
 
 def replayed(

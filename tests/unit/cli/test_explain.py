@@ -5,12 +5,15 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import httpx2
 import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
 from swingpool.cli import explain
 from swingpool.explain import text
+from swingpool.explain.fetch import Cluster, FetchError
+from swingpool.picker.journal import Entry
 from swingpool_control.api.status import (
     FlipRecord,
     InferenceClusterStatus,
@@ -115,3 +118,39 @@ def test_a_status_is_told_in_words() -> None:
         "w-1: decode to prefill, Serving: r",
     ):
         assert words in shown
+
+
+def test_a_request_is_told_by_whichever_picker_remembers_it() -> None:
+    entry = Entry("id 1", "/v1/completions", kind="", tenant="alice", stream=True, arrived_unix_s=1_700_000_000.0)
+    entry.step("prompt to w-1")
+    entry.ended(200)
+    asked = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request.url.raw_path.decode())
+        if "/proxy/" not in asked[-1]:
+            pods = [{"metadata": {"name": name}} for name in ("router-a", "router-b")]
+            return httpx2.Response(200, json={"items": pods})
+        return httpx2.Response(200, json=[entry.told()]) if "router-b" in asked[-1] else httpx2.Response(404)
+
+    with httpx2.Client(transport=httpx2.MockTransport(answer), base_url="http://api") as client:
+        found = Cluster(client, "ns").request("ns", "chat", "id 1", port=9002)
+        assert asked[-1] == "/api/v1/namespaces/ns/pods/router-b:9002/proxy/requests/id%201"
+    console = Console(record=True, width=200, file=io.StringIO())
+    console.print(text.requests(found))
+    shown = console.export_text()
+    assert "id 1   /v1/completions, stream   tenant alice" in shown
+    assert "at router-b" in shown
+    assert "prompt to w-1" in shown
+    assert "ended with status 200" in shown
+
+
+def test_without_router_pods_a_request_cannot_be_told() -> None:
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, json={"items": []})
+
+    with (
+        httpx2.Client(transport=httpx2.MockTransport(answer), base_url="http://api") as client,
+        pytest.raises(FetchError, match="no router pod"),
+    ):
+        Cluster(client, "ns").request("ns", "chat", "id", port=9002)
