@@ -23,6 +23,7 @@ class Percentiles:
     p95: Figure
     p99: Figure
     count: int
+    mean: Figure = NOT_TOLD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,8 @@ class WorkerObservation:
     """`vllm:kv_cache_usage_perc`, 0-1, by the last scrape."""
     scraped_unix_s: Figure
     """When the last good scrape ended."""
+    slowness: Figure = NOT_TOLD
+    """What its prompts take, over what its profile says, as the router has learnt it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from swingpool_control.api.status import InferenceClusterStatus
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
+from swingpool_control.engine.calibration import Calibration
 from swingpool_control.engine.model import PerformanceModel
 from swingpool_control.figures import Unknown
 from swingpool_control.observation import RouterObservation
@@ -82,4 +83,6 @@ class ClusterView:
     uncertain: frozenset[str] = frozenset()
     """Uids of workers whose last change was not answered: it may have been made, so they serve no role for certain."""
     models: Mapping[str, PerformanceModel | Unknown] = field(default_factory=dict)
-    """What one worker of each pool can do, by pool name; a pool that is missing here is unknown."""
+    """What one worker of each pool can do, by pool name, with `calibration`; a pool that is missing here is unknown."""
+    calibration: Calibration = field(default_factory=Calibration)
+    """By how much the workers are slower or faster than their profiles say."""

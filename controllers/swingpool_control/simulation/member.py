@@ -87,4 +87,5 @@ class Member:
             waiting=self.waiting,
             kv_usage=self.kv_usage,
             scraped_unix_s=self.scraped_unix_s,
+            slowness=self.account.slowness if self.prefills_served else _NOT_SERVED,
         )

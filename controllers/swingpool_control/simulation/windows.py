@@ -39,7 +39,7 @@ class Latencies:
         known: dict[str, Figure] = {
             level: nothing if value is None else value for level, value in zip(_SHARES, found, strict=True)
         }
-        return Percentiles(count=whole.count, **known)
+        return Percentiles(count=whole.count, mean=nothing if whole.mean is None else whole.mean, **known)
 
 
 class Sums:

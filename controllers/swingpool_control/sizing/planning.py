@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from swingpool_control import names
 from swingpool_control.api.status import ObservedFigure, Plan, PlanAlternative, PlannedPool, PlanThreshold, Reason
 from swingpool_control.api.v1alpha1 import ReplicaMode, ScalingMode
+from swingpool_control.engine.calibration import Calibration
 from swingpool_control.figures import Unknown
 from swingpool_control.sizing.asked import as_is
 from swingpool_control.sizing.budget import Bound
@@ -54,7 +55,7 @@ def plan(
         decode_workers=_in_role(answer, names.ROLE_DECODE),
         binding="" if bound is None else f"{bound.code}: {bound.message}",
         reasons=_reasons(view, facts, seen, wanted, bound),
-        observed=_observed(seen),
+        observed=[*_observed(seen), *_factors(view.calibration)],
         forecast=_expected(ahead),
         alternatives=() if isinstance(seen, Unknown) else _alternatives(facts, answer),
         thresholds=() if isinstance(seen, Unknown) else _thresholds(answer),
@@ -142,6 +143,18 @@ def _expected(ahead: Coming | Unknown) -> list[ObservedFigure]:
         "model": ahead.requests.model,
     }
     return [ObservedFigure(name=name, value=value[:256]) for name, value in figures.items()]
+
+
+def _factors(calibration: Calibration) -> list[ObservedFigure]:
+    """By how much work takes longer than the profiles say, and why that does not move."""
+    factors = {names.ROLE_PREFILL: calibration.prefill, names.ROLE_DECODE: calibration.decode}
+    return [
+        ObservedFigure(
+            name=f"{role}TimeFactor",
+            value=f"{factor:.3g}" + (f" ({calibration.why[role]})" if role in calibration.why else "")[:240],
+        )
+        for role, factor in factors.items()
+    ]
 
 
 def _observed(seen: Demand | Unknown) -> list[ObservedFigure]:

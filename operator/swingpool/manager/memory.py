@@ -6,6 +6,7 @@ from typing import Any
 from swingpool.kube import Object
 from swingpool_control.api.status import FlipRecord, Plan
 from swingpool_control.sizing.memory import SizingMemory
+from swingpool_control.sizing.speed import SpeedMemory
 from swingpool_control.swing.memory import SwingMemory
 
 
@@ -50,6 +51,7 @@ class ClusterMemory:
     flips: tuple[FlipRecord, ...] = ()
     sizing_memory: SizingMemory = field(default_factory=SizingMemory)
     swing_memory: SwingMemory = field(default_factory=SwingMemory)
+    speed: SpeedMemory = field(default_factory=SpeedMemory)
     uncertain: dict[str, float] = field(default_factory=dict)
     """By uid, workers of which nobody knows whether their last change was made, and until when they count as such."""
     written_status: Object | None = None

@@ -6,7 +6,7 @@ A part that fails is told, tried again later, and stops no other part.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from swingpool.kube import KubeError, Object
 from swingpool.kube.kinds import DEPLOYMENT, INFERENCE_CLUSTER, POD, Kind
@@ -35,8 +35,8 @@ from swingpool_control.observation import RouterObservation
 from swingpool_control.replay.decision import SizingDecision, SwingDecision
 from swingpool_control.reserve import step as reserve
 from swingpool_control.resources.pod_template import PodTemplateError
+from swingpool_control.sizing import speed, watch
 from swingpool_control.sizing import step as sizing
-from swingpool_control.sizing import watch
 from swingpool_control.sizing.memory import PERIOD_S
 from swingpool_control.swing import step as swing
 from swingpool_control.timestamps import unix_seconds
@@ -258,6 +258,7 @@ class Rounds:
         if not due and (memory.sizing.failures or not watch.is_urgent(view, before, now_unix_s=now_unix_s)):
             return
         memory.sized_generation = view.generation
+        memory.speed = speed.follow(replace(view, models=seen.models), memory.speed, now_unix_s=now_unix_s)
         result = sizing.step(view, before, now_unix_s=now_unix_s)
         self.decisions.add(seen.key, SizingDecision(view=view, memory=before, now_unix_s=now_unix_s, result=result))
         memory.sizing_memory, memory.plan = result.memory, result.plan
@@ -319,7 +320,7 @@ class Rounds:
         cluster = self._cluster(seen.key)
         now = self.monotonic()
         memory.uncertain = {uid: until for uid, until in memory.uncertain.items() if now < until}
-        return build(
+        view = build(
             cluster={
                 **cluster,
                 "metadata": {**metadata(cluster), "generation": seen.generation},
@@ -331,6 +332,7 @@ class Rounds:
             models=seen.models,
             uncertain=frozenset(memory.uncertain),
         )
+        return speed.calibrated(view, memory.speed)
 
     def _say(self, memory: ClusterMemory, loop: str, summary: str) -> None:
         """Log a decision, once for as long as it stays the same."""

@@ -79,6 +79,7 @@ def _merge_worker(by_picker: dict[str, WorkerObservation], pickers: list[str]) -
         waiting=freshest.waiting,
         kv_usage=freshest.kv_usage,
         scraped_unix_s=freshest.scraped_unix_s,
+        slowness=_mean([(one.slowness, float(one.prefills_served)) for one in seen]),
     )
 
 
@@ -122,6 +123,7 @@ def _worst(parts: Sequence[Percentiles]) -> Percentiles:
         p95=_largest([one.p95 for one in busy]),
         p99=_largest([one.p99 for one in busy]),
         count=sum(one.count for one in parts),
+        mean=_largest([one.mean for one in busy]),
     )
 
 

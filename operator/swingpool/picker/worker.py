@@ -116,6 +116,7 @@ class Worker:
             waiting=self.figures.waiting,
             kv_usage=self.figures.kv_usage,
             scraped_unix_s=self.figures.scraped_unix_s,
+            slowness=self.account.slowness if self.prefills_served else _NOT_SERVED,
         )
 
 

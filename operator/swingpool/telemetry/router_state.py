@@ -106,6 +106,7 @@ def _worker(raw: Mapping[str, Any]) -> WorkerObservation:
         waiting=_figure(raw, "waiting"),
         kv_usage=_figure(raw, "kv_usage"),
         scraped_unix_s=_figure(raw, "scraped_unix_s"),
+        slowness=_figure(raw, "slowness"),
     )
 
 
@@ -132,6 +133,7 @@ def _percentiles(raw: object) -> Percentiles:
         p95=_figure(source, "p95"),
         p99=_figure(source, "p99"),
         count=int(_number(source, "count")),
+        mean=_figure(source, "mean"),
     )
 
 

@@ -79,7 +79,7 @@ def percentiles_of(values: list[float], *, name: str) -> Percentiles:
     ordered = sorted(values)
     last = len(ordered) - 1
     figures = {level: ordered[min(last, int(share * len(ordered)))] for level, share in _LEVELS.items()}
-    return Percentiles(count=len(ordered), **figures)
+    return Percentiles(count=len(ordered), mean=sum(ordered) / len(ordered), **figures)
 
 
 def percentiles_in(histogram: Histogram, *, name: str) -> Percentiles:
@@ -92,7 +92,7 @@ def percentiles_in(histogram: Histogram, *, name: str) -> Percentiles:
         return _nothing(f"no {name} in the window")
     bend = _bend(histogram)
     figures = {level: _quantile(histogram, share, bend, name) for level, share in _LEVELS.items()}
-    return Percentiles(count=round(histogram.count), **figures)
+    return Percentiles(count=round(histogram.count), mean=histogram.sum / histogram.count, **figures)
 
 
 def mean_of(total: float, count: float, *, name: str) -> Figure:
@@ -147,4 +147,4 @@ def _quantile(histogram: Histogram, share: float, bend: float, name: str) -> Fig
 
 def _nothing(why: str) -> Percentiles:
     unknown = Unknown(why)
-    return Percentiles(p50=unknown, p90=unknown, p95=unknown, p99=unknown, count=0)
+    return Percentiles(p50=unknown, p90=unknown, p95=unknown, p99=unknown, count=0, mean=unknown)

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from swingpool_control.actions import SetLimits
 from swingpool_control.api.status import FlipRecord, InferenceClusterStatus
 from swingpool_control.simulation.policies.interface import Board, Given, Placing
+from swingpool_control.sizing import speed, watch
 from swingpool_control.sizing import step as sizing
-from swingpool_control.sizing import watch
-from swingpool_control.sizing.memory import SizingMemory
+from swingpool_control.sizing.memory import PERIOD_S, SizingMemory
+from swingpool_control.sizing.speed import SpeedMemory
 from swingpool_control.swing import step as swing
 from swingpool_control.swing.memory import SwingMemory
+from swingpool_control.view import ClusterView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +35,20 @@ class Live:
         self._status = InferenceClusterStatus()
         self._swing_memory = SwingMemory()
         self._sizing_memory = SizingMemory()
+        self._speed = SpeedMemory()
+        self._speed_next_unix_s = 0.0
         self._size_next_unix_s = 0.0
         self.flips: tuple[FlipRecord, ...] = ()
 
     def round(self, board: Board, *, now_unix_s: float) -> None:
-        """Size if it is due, swing."""
+        """Look at the workers' speed and size if it is due, swing."""
+        if now_unix_s >= self._speed_next_unix_s:
+            self._speed = speed.follow(board.view(self._status), self._speed, now_unix_s=now_unix_s)
+            self._speed_next_unix_s = now_unix_s + PERIOD_S
         if self._features.sizing:
             self._size(board, now_unix_s)
         if self._features.swing:
-            moved = swing.step(board.view(self._status), self._swing_memory, now_unix_s=now_unix_s)
+            moved = swing.step(self._view(board), self._swing_memory, now_unix_s=now_unix_s)
             self._swing_memory = moved.memory
             actions = tuple(
                 action for action in moved.actions if self._features.deflection or not isinstance(action, SetLimits)
@@ -52,8 +59,11 @@ class Live:
                 self.flips = moved.memory.flips
                 self._status = InferenceClusterStatus(flips=moved.flips)
 
+    def _view(self, board: Board) -> ClusterView:
+        return speed.calibrated(board.view(self._status), self._speed)
+
     def _size(self, board: Board, now_unix_s: float) -> None:
-        view = board.view(self._status)
+        view = self._view(board)
         self._sizing_memory = watch.follow(view, self._sizing_memory)
         if now_unix_s < self._size_next_unix_s and not watch.is_urgent(
             view, self._sizing_memory, now_unix_s=now_unix_s
