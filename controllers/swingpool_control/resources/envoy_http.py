@@ -10,6 +10,7 @@ from swingpool_control.resources.envoy_settings import (
     FORM_TYPE,
     HEALTH_PATH,
     TAG_FIRST_BODY_US,
+    TOLD_HEADERS,
     TYPE,
     WORKERS_CLUSTER,
     Config,
@@ -156,6 +157,7 @@ def _ext_proc_filter() -> Config:
             # The picker sets when a second worker is asked as well.
             "mutation_rules": {"allow_envoy": True},
             "processing_mode": _processing_mode("BUFFERED"),
+            "forward_rules": {"allowed_headers": {"patterns": [{"exact": header} for header in TOLD_HEADERS]}},
         },
     }
 

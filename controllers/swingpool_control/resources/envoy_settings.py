@@ -20,6 +20,12 @@ DECISION_PATHS = ("/v1/completions", "/v1/chat/completions")
 FORM_TYPE = "multipart/"
 """Content types of bodies that the picker does not read: files, which no engine takes routing parameters from."""
 
+PASSED_ON = ("authorization", "content-type", "traceparent", "tracestate", names.HEADER_REQUEST_ID)
+"""Headers that the prefill leg carries too."""
+
+TOLD_HEADERS = (":method", ":path", *PASSED_ON, names.HEADER_CLASS, names.HEADER_TENANT)
+"""What the picker is told of a request's headers: each costs both sides, and no other says anything to it."""
+
 TAG_FIRST_BODY_US = "first_body_us"
 """Access-log tag: microseconds from the request's first byte to the first byte of the worker's body, `-` before it."""
 

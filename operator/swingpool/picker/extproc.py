@@ -23,12 +23,10 @@ from swingpool.picker.flow import Flow, Incoming, Route
 from swingpool.picker.replies import Reply, internal_error
 from swingpool.picker.rpc import Call
 from swingpool_control import names
-from swingpool_control.resources.envoy import DECISION_PATHS, FORM_TYPE
+from swingpool_control.resources.envoy import DECISION_PATHS, FORM_TYPE, PASSED_ON
 
 PROCESS = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 CHAT_PATH = "/v1/chat/completions"
-PASSED_ON = frozenset({"authorization", "content-type", "traceparent", "tracestate", names.HEADER_REQUEST_ID})
-"""Headers that the prefill leg carries too."""
 
 SECOND_TRY_AFTER = "x-envoy-upstream-rq-per-try-timeout-ms"
 """After what time without an answer Envoy asks another worker too; the first to answer counts."""
@@ -91,7 +89,7 @@ class Exchange:
         incoming = Incoming(
             request_id=headers.get(names.HEADER_REQUEST_ID, ""),
             path=path,
-            headers={name: value for name, value in headers.items() if name in PASSED_ON},
+            headers={name: headers[name] for name in PASSED_ON if name in headers},
             body=body,
             kind=headers.get(names.HEADER_CLASS, ""),
             tenant=headers.get(names.HEADER_TENANT, ""),
