@@ -56,9 +56,9 @@ STUDENT_T = 3.18
 """Of 95% and 3 degrees of freedom."""
 WARM_UP = 0.1
 """Share of each simulation's requests that fill the queues and are not counted."""
-REQUESTS = 4000
+REQUESTS = 2500
 """Of each simulation at Poisson arrivals and moderate load."""
-LONG, LONG_SEEDS = 8, 6
+LONG, LONG_SEEDS = 4, 4
 """How much longer the runs of the queue alone are, and how many of them."""
 HEAVY = 0.9
 """Load from which on optimism is not held against the prediction."""
@@ -302,7 +302,7 @@ def _controlled(values: list[float], queue: list[float], long: list[float]) -> F
     ratio, mean = fmean(values) / fmean(queue), fmean(long)
     left = stdev(value - ratio * control for value, control in zip(values, queue, strict=True))
     of_runs = STUDENT_T * left / math.sqrt(len(values)) / fmean(values)
-    of_long = 2.57 * stdev(long) / math.sqrt(len(long)) / mean
+    of_long = STUDENT_T * stdev(long) / math.sqrt(len(long)) / mean
     return Found(value=ratio * mean, half_width=math.hypot(of_runs, of_long))
 
 
@@ -327,4 +327,4 @@ def _spec(profile: str, prefill: int, decode: int) -> InferenceClusterSpec:
 
 
 if __name__ == "__main__":
-    sys.exit(main("queueing_error", measure, takes="about half an hour of one core"))
+    sys.exit(main("queueing_error", measure, takes="about a quarter of an hour of one core, compiled"))
