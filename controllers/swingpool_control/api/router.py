@@ -26,6 +26,13 @@ class ServiceType(StrEnum):
     LOAD_BALANCER = "LoadBalancer"
 
 
+class RequestLog(StrEnum):
+    """Where the router writes a line for each request."""
+
+    NONE = "None"
+    STDOUT = "Stdout"
+
+
 ClassName = Annotated[
     str,
     Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"),
@@ -110,6 +117,13 @@ class BuiltInRouter(ApiModel):
     ] = None
     order: Annotated[Order, Field(description="In what order waiting prompts go to prefill workers.")] = Order()
     overload: Annotated[Overload, Field(description="When requests are refused.")] = Overload()
+    request_log: Annotated[
+        RequestLog,
+        Field(
+            description="Stdout: the picker writes a line for each request to its standard output, which swingpool "
+            "simulate reads: times, lengths, class and tenant, hashes of the prompt's blocks, no text."
+        ),
+    ] = RequestLog.NONE
     classes: Annotated[
         tuple[RequestClass, ...],
         Field(

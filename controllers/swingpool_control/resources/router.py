@@ -11,6 +11,7 @@ from typing import Any
 
 from swingpool_control import names
 from swingpool_control.api.quantities import seconds
+from swingpool_control.api.router import RequestLog
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
 from swingpool_control.resources.envoy import (
     EDS_DIRECTORY,
@@ -262,6 +263,7 @@ def _picker(owner: Owner, spec: InferenceClusterSpec, settings: RenderSettings) 
             *("--drain-timeout", str(_longest_request_s(spec))),
             *("--spec-file", f"{CONFIG_DIRECTORY}/{SPEC_KEY}"),
             *key_arguments,
+            *(("--request-log", "-") if spec.router.built_in.request_log is RequestLog.STDOUT else ()),
             *(("--profile-file", f"{PROFILE_DIRECTORY}/{reference.key}") if reference else ()),
         ],
         "ports": [{"name": "state", "containerPort": names.PORT_PICKER_HTTP, "protocol": "TCP"}],

@@ -81,6 +81,12 @@ _DEFAULTS = PickerOptions(cluster="", namespace="", eds_file=Path(EDS_FILE))
 @click.option("--http-host", default=_DEFAULTS.http_host, show_default=True, help="Where those listen.")
 @click.option("--envoy-admin", default=_DEFAULTS.envoy_admin, show_default=True, help="Envoy's admin address.")
 @click.option(
+    "--request-log",
+    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    metavar="FILE|-",
+    help="Append a line for each request, which `swingpool simulate` reads back: lengths and times, no text.",
+)
+@click.option(
     "--queue-timeout",
     type=click.FloatRange(min=0),
     default=_DEFAULTS.queue_timeout_s,
@@ -122,6 +128,7 @@ def command(
     http_port: int,
     http_host: str,
     envoy_admin: str,
+    request_log: Path | None,
     queue_timeout: float,
     window: float,
     drain_timeout: float,
@@ -154,6 +161,7 @@ def command(
         http_host=http_host,
         http_port=http_port,
         envoy_admin=envoy_admin,
+        request_log=request_log,
         queue_timeout_s=queue_timeout,
         window_s=window,
         drain_timeout_s=drain_timeout,

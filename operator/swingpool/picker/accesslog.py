@@ -7,6 +7,7 @@ from envoy.data.accesslog.v3.accesslog_pb2 import (
 )
 from envoy.service.accesslog.v3.als_pb2 import StreamAccessLogsMessage, StreamAccessLogsResponse
 
+from swingpool.picker.request_log import RequestLog
 from swingpool.picker.requests import Generation, Generations
 from swingpool.picker.rpc import Call
 from swingpool.picker.traffic import Traffic
@@ -39,11 +40,12 @@ class LogStream:
 
 
 class AccessLog:
-    """Reads entries and tells the requests' accounting and the traffic's figures."""
+    """Reads entries; tells the requests' accounting, the traffic's figures, and the request log if there is one."""
 
-    def __init__(self, generations: Generations, traffic: Traffic) -> None:
+    def __init__(self, generations: Generations, traffic: Traffic, request_log: RequestLog | None = None) -> None:
         self._generations = generations
         self._traffic = traffic
+        self._request_log = request_log
 
     def message(self, data: bytes) -> None:
         """Take a message of entries, serialised."""
@@ -65,7 +67,9 @@ class AccessLog:
         generation.first_token_seen = True
         if status != 200:
             return
-        generation.worker.first_token(epoch=generation.epoch, at_unix_s=generation.arrived_unix_s + after_s)
+        at_unix_s = generation.entry.arrived_unix_s + after_s
+        generation.worker.first_token(epoch=generation.epoch, at_unix_s=at_unix_s)
+        generation.entry.first_token_unix_s = at_unix_s
         if generation.stream:
             self._traffic.first_token(after_s)
 
@@ -85,9 +89,21 @@ class AccessLog:
         left = reason == "client_disconnect" or not _upstream(common)
         if left and generation.release is not None and not generation.first_token_seen:
             generation.release()
-        handed_over_s = generation.sent_unix_s - generation.arrived_unix_s
+        handed_over_s = generation.sent_unix_s - generation.entry.arrived_unix_s
         metrics.decode_legs.observe(max(0.0, duration_s - handed_over_s))
+        if self._request_log is not None and generation.note is not None:
+            first_us = common.custom_tags.get(TAG_FIRST_BODY_US, "-")
+            self._request_log.ended(
+                generation.note,
+                status=status,
+                body_bytes=entry.response.response_body_bytes,
+                rate=self._traffic.token_rate,
+                duration_s=duration_s,
+                ttft_s=int(first_us) / 1e6 if generation.stream and first_us.isdecimal() else None,
+                worker=_upstream(common),
+            )
         served = status == 200 and not reason
+        generation.entry.ended(status, reason)
         if served and not generation.stream:
             self._unstreamed(generation, handed_over_s)
         self._generations.ended(generation, served=served)

@@ -19,8 +19,10 @@ import orjson
 from swingpool.picker import body as bodies
 from swingpool.picker.desk import Desk
 from swingpool.picker.fleet import Fleet
+from swingpool.picker.journal import Entry, Journal
 from swingpool.picker.leg import Computed, Failed, LegResult, PrefillClient, Refused
 from swingpool.picker.replies import Reply, overloaded, unavailable
+from swingpool.picker.request_log import Note, RequestLog
 from swingpool.picker.requests import Generations
 from swingpool.picker.traffic import Arrival, Traffic
 from swingpool_control.placement import openai
@@ -84,6 +86,7 @@ class _Request:
     shape: openai.RequestShape
     arrival: Arrival
     ticket: Ticket
+    entry: Entry
     changed: bool
     """Whether the body is not any more what the client sent."""
 
@@ -92,9 +95,19 @@ class Flow:
     """Carries requests from arrival to the hand-over to Envoy."""
 
     def __init__(
-        self, fleet: Fleet, legs: PrefillClient, generations: Generations, traffic: Traffic, *, queue_timeout_s: float
+        self,
+        fleet: Fleet,
+        legs: PrefillClient,
+        generations: Generations,
+        traffic: Traffic,
+        journal: Journal,
+        *,
+        queue_timeout_s: float,
+        request_log: RequestLog | None = None,
     ) -> None:
         self._fleet = fleet
+        self._request_log = request_log
+        self._journal = journal
         self._legs = legs
         self._generations = generations
         self._traffic = traffic
@@ -136,7 +149,17 @@ class Flow:
         body = openai.without_transfer(said)
         shape = openai.shape_of(body, chat=chat)
         tokens = shape.prompt_tokens + (self._traffic.token_rate.tokens(shape.text_bytes) if shape.text_bytes else 0)
-        arrival = self._traffic.arrived(incoming.path.partition("?")[0], tokens)
+        path = incoming.path.partition("?")[0]
+        arrival = self._traffic.arrived(path, tokens)
+        entry = Entry(
+            incoming.request_id,
+            path,
+            kind=incoming.kind,
+            tenant=incoming.tenant,
+            stream=shape.stream,
+            arrived_unix_s=arrival.unix_s,
+        )
+        self._journal.add(entry)
         ticket = Ticket(
             next(self._numbers),
             arrival.prompt_tokens,
@@ -151,14 +174,46 @@ class Flow:
         if refused is not None:
             self._traffic.metrics.decisions.labels("refused").inc()
             self._traffic.metrics.errors.labels("overload").inc()
-            return overloaded(refused.why, retry_after_s=refused.retry_after_s)
+            entry.step(f"refused: {refused.why}")
+            entry.ended(429, "overload")
+            reply = overloaded(refused.why, retry_after_s=refused.retry_after_s)
+            self._log_refused(self._note(ticket, body, arrival, shape), reply, arrival)
+            return reply
         request = _Request(
-            incoming=incoming, body=body, shape=shape, arrival=arrival, ticket=ticket, changed=body is not said
+            incoming=incoming,
+            body=body,
+            shape=shape,
+            arrival=arrival,
+            ticket=ticket,
+            entry=entry,
+            changed=body is not said,
         )
         with self._room(len(incoming.body)) as there_is:
             outcome = await self._serve(request) if there_is else self._no_worker()
         self._traffic.metrics.prompt_tokens.observe(arrival.prompt_tokens)
+        entry.prompt_tokens = arrival.prompt_tokens
+        if isinstance(outcome, Reply):
+            entry.step("refused: no worker could take it")
+            entry.ended(outcome.status, "no_worker")
+            self._log_refused(self._note_of(request), outcome, arrival)
         return outcome
+
+    def _note_of(self, request: _Request) -> Note | None:
+        """Return what the request log needs to know at the request's end; None without such a log."""
+        return self._note(request.ticket, request.body, request.arrival, request.shape)
+
+    def _note(
+        self, ticket: Ticket, body: Mapping[str, Any], arrival: Arrival, shape: openai.RequestShape
+    ) -> Note | None:
+        if self._request_log is None:
+            return None
+        return self._request_log.note(ticket, body, arrived_unix_s=arrival.unix_s, stream=shape.stream)
+
+    def _log_refused(self, note: Note | None, reply: Reply, arrival: Arrival) -> None:
+        if self._request_log is not None and note is not None:
+            duration_s = time.monotonic() - arrival.at_s
+            rate = self._traffic.token_rate
+            self._request_log.ended(note, status=reply.status, body_bytes=0, rate=rate, duration_s=duration_s)
 
     async def _serve(self, request: _Request) -> Route | Reply:
         while True:
@@ -171,6 +226,7 @@ class Flow:
                 log.debug("request %s is served whole: %s", request.incoming.request_id, assignment.why)
                 self._traffic.metrics.decisions.labels("deflected" if assignment.deflected else "whole").inc()
                 self._traffic.deflected_prompt_tokens += request.arrival.prompt_tokens if assignment.deflected else 0
+                request.entry.step(f"placed whole: {assignment.why}")
                 return self._hand_over(request, assignment.account, params=None)
             outcome = await self._prefilled(request, assignment.account, assignment.leg)
             if outcome is not None:
@@ -182,6 +238,7 @@ class Flow:
         if worker is None:
             self._fleet.dispatcher.prefill_ended(account, leg, now_s=time.monotonic(), served=False)
             return None
+        request.entry.step(f"prompt to {worker.member.pod}")
         started_s = time.monotonic()
         result: LegResult | None = None
         try:
@@ -200,10 +257,12 @@ class Flow:
         match result:
             case Refused(status=status):
                 request.ticket.whole_because = f"its prefill leg was refused with status {status}"
+                request.entry.step(f"prompt refused by {worker.member.pod} with status {status}")
                 return None
             case Failed(why=why, unreachable=unreachable):
                 metrics.prefill_retries.inc()
                 log.warning("a prefill leg failed on %s: %s", worker.member.pod, why)
+                request.entry.step(f"prompt failed on {worker.member.pod}: {why}")
                 if unreachable:
                     self._fleet.probed(worker, fault=f"it cannot be connected to: {why}")
                 request.ticket.failed |= {account.worker}
@@ -212,6 +271,7 @@ class Flow:
                 return None
             case Computed() as computed:
                 self._learn(request, computed)
+                request.entry.step(f"prompt computed, {computed.prompt_tokens} tokens")
                 return self._after_prefill(request, account, computed.kv_transfer_params)
 
     def _learn(self, request: _Request, computed: Computed) -> None:
@@ -238,6 +298,7 @@ class Flow:
     ) -> Route:
         worker = self._fleet.of(account)
         if worker is not None:
+            request.entry.step(f"handed to {worker.member.pod}")
             release = (
                 None
                 if params is None
@@ -248,8 +309,9 @@ class Flow:
                 worker,
                 context_tokens=request.ticket.tokens,
                 stream=request.shape.stream,
-                arrived_unix_s=request.arrival.unix_s,
+                entry=request.entry,
                 release=release,
+                note=self._note_of(request),
             )
         priority = self._priority(request)
         unchanged = params is None and priority is None and not request.changed

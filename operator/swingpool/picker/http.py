@@ -7,6 +7,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from swingpool.picker import limits
 from swingpool.picker.fleet import Fleet
+from swingpool.picker.journal import MOST_ENTRIES, Journal
 from swingpool.picker.metrics import RouterMetrics
 from swingpool.telemetry.router_state import encode
 from swingpool_control.observation import RouterObservation
@@ -17,6 +18,7 @@ def application(
     fleet: Fleet,
     metrics: RouterMetrics,
     observe: Callable[[], RouterObservation | None],
+    journal: Journal,
     not_ready: Callable[[], str],
 ) -> web.Application:
     """Return the application.
@@ -25,6 +27,7 @@ def application(
         fleet: the workers, for the gauge of them.
         metrics: what /metrics serves.
         observe: makes what /state serves; None while there is nothing to tell yet.
+        journal: what /requests serves of the last requests.
         not_ready: says why /readyz fails, empty if it does not.
     """
 
@@ -58,7 +61,26 @@ def application(
     app = web.Application()
     app.router.add_get("/metrics", serve_metrics)
     app.router.add_get("/state", serve_state)
+    app.add_routes(_of_requests(journal))
     app.router.add_put("/limits", take_limits)
     app.router.add_get("/healthz", serve_health)
     app.router.add_get("/readyz", serve_ready)
     return app
+
+
+def _of_requests(journal: Journal) -> list[web.RouteDef]:
+    """Return what serves the last requests: one by its id, or the slowest."""
+
+    async def serve_request(request: web.Request) -> web.Response:
+        known = journal.of(request.match_info["id"])
+        if not known:
+            return web.Response(text="no such request is remembered here\n", status=404)
+        return web.json_response([entry.told() for entry in known])
+
+    async def serve_slowest(request: web.Request) -> web.Response:
+        asked = request.query.get("slowest", "20")
+        if not (asked.isascii() and asked.isdigit() and 0 < int(asked) <= MOST_ENTRIES):
+            return web.Response(text=f"slowest: a number from 1 to {MOST_ENTRIES}, not {asked!r}\n", status=400)
+        return web.json_response([entry.told() for entry in journal.slowest(int(asked))])
+
+    return [web.get("/requests", serve_slowest), web.get("/requests/{id}", serve_request)]

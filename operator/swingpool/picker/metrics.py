@@ -72,6 +72,10 @@ class GrowthCollector(Collector):
         known = self._totals.get(series)
         self._totals[series] = combined([known, growth]) if known else growth
 
+    def total(self, series: str) -> vllm_page.Histogram | None:
+        """Return all that a series grew by; None if nothing was seen of it."""
+        return self._totals.get(series)
+
     def collect(self) -> Iterator[Metric]:
         """Yield the histograms that have been seen."""
         for series, total in self._totals.items():

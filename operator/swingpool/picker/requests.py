@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from swingpool.picker.fleet import Fleet
+from swingpool.picker.journal import Entry
+from swingpool.picker.request_log import Note
 from swingpool.picker.worker import Worker
 
 FORGET_AFTER_S = 15.0
@@ -30,13 +32,15 @@ class Generation:
     """The worker's role epoch when the request was sent."""
     context_tokens: int
     stream: bool
-    arrived_unix_s: float
+    entry: Entry
     sent_unix_s: float
     told_s: float
     """When Envoy last told of it, or it was sent; monotonic."""
     first_token_seen: bool = False
     release: Callable[[], None] | None = None
     """Frees the KV cache that waits for it, should its client leave before a worker has surely begun with it."""
+    note: Note | None = None
+    """For the request log, if there is one."""
 
 
 class Generations:
@@ -54,8 +58,9 @@ class Generations:
         *,
         context_tokens: int,
         stream: bool,
-        arrived_unix_s: float,
+        entry: Entry,
         release: Callable[[], None] | None = None,
+        note: Note | None = None,
     ) -> None:
         """Follow a request that was just sent to a worker, and is accounted for there."""
         generation = Generation(
@@ -64,10 +69,11 @@ class Generations:
             epoch=worker.epoch,
             context_tokens=context_tokens,
             stream=stream,
-            arrived_unix_s=arrived_unix_s,
+            entry=entry,
             sent_unix_s=time.time(),
             told_s=time.monotonic(),
             release=release,
+            note=note,
         )
         worker.sent_in_epoch += 1
         self._by_id.setdefault(request_id, []).append(generation)
@@ -113,5 +119,6 @@ class Generations:
         if worker is None:
             return
         self._fleet.decode_moved(generation.worker, worker, generation.context_tokens)
+        generation.entry.step(f"asked of {worker.member.pod} instead")
         # What Envoy sent by itself was sent in the role that the worker has now, as nearly as anyone can tell.
         generation.worker, generation.epoch = worker, worker.epoch

@@ -18,12 +18,14 @@ from swingpool.picker import accesslog, eds, extproc, http, profiles, rpc
 from swingpool.picker.drain import drain
 from swingpool.picker.fleet import Fleet
 from swingpool.picker.flow import Flow
+from swingpool.picker.journal import Journal
 from swingpool.picker.keys import ApiKeys
 from swingpool.picker.leg import PrefillClient
 from swingpool.picker.members import WorkerSource
 from swingpool.picker.metrics import RouterMetrics
 from swingpool.picker.observe import observe
 from swingpool.picker.probe import Prober
+from swingpool.picker.request_log import RequestLog
 from swingpool.picker.requests import Generations
 from swingpool.picker.source_file import FileSource
 from swingpool.picker.source_kubernetes import KubernetesSource
@@ -64,6 +66,8 @@ class PickerOptions:
     http_host: str = "0.0.0.0"  # noqa: S104 - the manager and Prometheus reach it on the pod's address
     http_port: int = names.PORT_PICKER_HTTP
     envoy_admin: str = f"127.0.0.1:{names.PORT_ENVOY_ADMIN}"
+    request_log: Path | None = None
+    """Where each request is told of for simulations; `-` is standard output, None is nowhere."""
     queue_timeout_s: float = 30.0
     window_s: float = 15.0
     drain_timeout_s: float = 3600.0
@@ -105,8 +109,10 @@ class Picker:
         self._traffic = Traffic(self._metrics, window_s=options.window_s)
         self._metrics.queued.set_function(lambda: self._traffic.queued + self._fleet.dispatcher.queued)
         self._generations = Generations(self._fleet)
+        self._journal = Journal()
         self._fleet.on_membership(self._generations.forget_gone)
         self._prober = Prober(self._fleet, session, on_scrape=self._scraped)
+        self._request_log = _request_log(options.request_log)
         self._serving = False
         self._knows = False
         """Whether it has known its workers: before that it has nothing to say about them."""
@@ -115,6 +121,7 @@ class Picker:
         """Serve until `stop` is set, then until the drain is over."""
         following = asyncio.create_task(self._source.follow(self._fleet.publish))
         keys = asyncio.create_task(self._options.api_keys.follow()) if self._options.api_keys else None
+        logging_requests = asyncio.create_task(self._request_log.follow()) if self._request_log else None
         following.add_done_callback(lambda _: stop.set())  # it never ends by itself: if it did, say so and restart
         runner = await self._serve_http()
         stopping = asyncio.create_task(stop.wait())
@@ -128,6 +135,9 @@ class Picker:
             stopping.cancel()
             if keys:
                 keys.cancel()
+            if logging_requests:
+                logging_requests.cancel()
+                await asyncio.gather(logging_requests, return_exceptions=True)
             ended = following.done()
             following.cancel()
             await asyncio.gather(following, stopping, return_exceptions=not ended)
@@ -154,9 +164,11 @@ class Picker:
             PrefillClient(pool),
             self._generations,
             self._traffic,
+            self._journal,
             queue_timeout_s=self._options.queue_timeout_s,
+            request_log=self._request_log,
         )
-        log_service = accesslog.AccessLog(self._generations, self._traffic)
+        log_service = accesslog.AccessLog(self._generations, self._traffic, self._request_log)
         server = rpc.Server(
             {
                 extproc.PROCESS: partial(extproc.Exchange, flow),
@@ -181,6 +193,7 @@ class Picker:
             fleet=self._fleet,
             metrics=self._metrics,
             observe=self._observe,
+            journal=self._journal,
             not_ready=self._not_ready,
         )
         runner = web.AppRunner(app, access_log=None, handle_signals=False)
@@ -199,5 +212,13 @@ class Picker:
         return "" if self._serving else "not serving"
 
     def _scraped(self, worker: Worker, before: WorkerFigures) -> None:
+        if self._request_log is not None:
+            self._request_log.lengths.learn(self._metrics.growth.total("output"))
         self._traffic.scraped(worker.figures, before, prefills=worker.member.role == names.ROLE_PREFILL)
         self._generations.forget_lost(now_s=time.monotonic())
+
+
+def _request_log(path: Path | None) -> RequestLog | None:
+    if path is None:
+        return None
+    return RequestLog(None if str(path) == "-" else path)

@@ -78,7 +78,7 @@ def detect(path: Path) -> str:
         return "vllm-result" if path.is_file() and vllm_bench.is_result(path) else "synthetic"
     first = next((text for _, text in lines(path)), "")
     if first.startswith("{"):
-        keys = {request_log.TIME: "log", "hash_ids": "mooncake", "prompt": "vllm-dataset"}
+        keys = {request_log.TIME: "log", request_log.MESSAGE: "log", "hash_ids": "mooncake", "prompt": "vllm-dataset"}
         return next((kind for key, kind in keys.items() if f'"{key}"' in first), "dynamo")
     if azure.TIME in first:
         return "azure"

@@ -4,11 +4,14 @@
 `block_tokens`, may be: what a request says of itself, and one number for each block of the prompt, equal where the
 contents up to there are equal. Whatever else a line holds is ignored.
 
+Messages of the same process are passed over, as `kubectl logs` shows them between the lines: objects with a `message`.
+
 A line is written when its request ends, so lines are not in the order of arrivals: they are sorted here over an hour,
 which is kept in memory, and no more.
 """
 
 import heapq
+import itertools
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +24,9 @@ from swingpool_control.simulation.traffic import Arrival
 TIME = "arrived_unix_s"
 HASHES = "hash_ids"
 BLOCK = "block_tokens"
+MESSAGE = "message"
+LOOKED_AT = 1000
+"""Lines in which it is looked for what prompts share."""
 LATEST_S = 3600.0
 """How much later than a request, by its arrival, one may stand in the file that arrived before it."""
 
@@ -36,6 +42,8 @@ def read(path: Path) -> Iterator[Arrival]:
     first_s = 0.0
     for line, text in lines(path):
         row = row_of(path, text, line)
+        if MESSAGE in row and TIME not in row:
+            continue
         at_s = _time_s(path, row, line)
         if at_s < passed_s:
             what = f"is {passed_s - at_s:.3f} s before a request that stands an hour and more above it; sort the file"
@@ -51,8 +59,8 @@ def read(path: Path) -> Iterator[Arrival]:
 
 
 def tells_prefixes(path: Path) -> bool:
-    """Return whether a log's first line says what its prompt shares with others."""
-    return f'"{HASHES}"' in next((text for _, text in lines(path)), "")
+    """Return whether a log's first lines say what their prompts share with others."""
+    return any(f'"{HASHES}"' in text for _, text in itertools.islice(lines(path), LOOKED_AT))
 
 
 def _next(waiting: list[tuple[float, int, Arrival]], first_s: float, passed_s: float) -> tuple[float, float, Arrival]:

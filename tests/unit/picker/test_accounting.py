@@ -13,6 +13,7 @@ from envoy.data.accesslog.v3.accesslog_pb2 import AccessLogType, HTTPAccessLogEn
 from swingpool.picker import eds
 from swingpool.picker.accesslog import AccessLog
 from swingpool.picker.fleet import Fleet
+from swingpool.picker.journal import Entry
 from swingpool.picker.members import Member
 from swingpool.picker.metrics import RouterMetrics
 from swingpool.picker.requests import FORGET_AFTER_S, Generations
@@ -49,7 +50,8 @@ class Picker:
         now = time.time()
         ticket = Ticket(0, 10, arrived_s=0.0)
         self.fleet.dispatcher.roster.decode_sent(ticket, self.worker(name).account, now_s=time.monotonic())
-        self.generations.sent(request_id, self.worker(name), context_tokens=10, stream=stream, arrived_unix_s=now)
+        entry = Entry(request_id, "/v1/completions", kind="", tenant="", stream=stream, arrived_unix_s=now)
+        self.generations.sent(request_id, self.worker(name), context_tokens=10, stream=stream, entry=entry)
 
     def logged(
         self, request_id: str, name: str, *, status: int = 200, first_body_us: str = "-", end: bool = True

@@ -8,6 +8,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from swingpool.picker.fleet import Fleet
 from swingpool.picker.http import application
+from swingpool.picker.journal import Journal
 from swingpool.picker.members import Member
 from swingpool.picker.metrics import RouterMetrics
 from swingpool.picker.probe import Prober
@@ -44,6 +45,6 @@ async def test_health_is_asked_while_metrics_do_not_come() -> None:
 
 async def test_a_picker_that_knows_no_workers_yet_tells_nothing() -> None:
     seen: list[RouterObservation | None] = [None]
-    app = application(fleet=Fleet(), metrics=RouterMetrics(), observe=seen.pop, not_ready=str)
+    app = application(fleet=Fleet(), metrics=RouterMetrics(), observe=seen.pop, journal=Journal(), not_ready=str)
     async with TestClient(TestServer(app)) as client:
         assert (await client.get("/state")).status == 503

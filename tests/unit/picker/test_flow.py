@@ -10,6 +10,7 @@ from envoy.service.ext_proc.v3.external_processor_pb2 import ProcessingRequest, 
 from swingpool.picker import body, extproc, flow
 from swingpool.picker.fleet import Fleet
 from swingpool.picker.flow import Flow, Incoming, Route
+from swingpool.picker.journal import Journal
 from swingpool.picker.leg import PrefillClient
 from swingpool.picker.members import Member
 from swingpool.picker.metrics import RouterMetrics
@@ -21,7 +22,9 @@ from swingpool.picker.wire import HttpPool
 
 def flow_of(fleet: Fleet, *, queue_timeout_s: float = 60.0) -> Flow:
     traffic = Traffic(RouterMetrics(), window_s=60)
-    return Flow(fleet, PrefillClient(HttpPool()), Generations(fleet), traffic, queue_timeout_s=queue_timeout_s)
+    return Flow(
+        fleet, PrefillClient(HttpPool()), Generations(fleet), traffic, Journal(), queue_timeout_s=queue_timeout_s
+    )
 
 
 def incoming(size: int) -> Incoming:

@@ -70,6 +70,7 @@ def test_a_log(tmp_path: Path) -> None:
 
 def test_a_log_is_in_the_order_in_which_requests_ended(tmp_path: Path) -> None:
     rows = [
+        {"message": "serving", "level": "info"},
         {"arrived_unix_s": 103, "prompt_tokens": 12, "output_tokens": 3, "class": "batch", "tenant": "a"},
         {
             "arrived_unix_s": 100,
@@ -84,7 +85,7 @@ def test_a_log_is_in_the_order_in_which_requests_ended(tmp_path: Path) -> None:
     path = written(tmp_path, "log.jsonl", "\n".join(map(json.dumps, rows)))
     assert detect(path) == "log"
     assert list(read(path, seeds=SEEDS)) == [
-        Arrival(0.0, 1100, 4, (7, 8, 9), 512),
+        Arrival(0.0, 1100, 400, (7, 8, 9), 512),
         Arrival(3.0, 12, 3, kind="batch", tenant="a"),
         Arrival(3900.0, 2, 1),
         Arrival(4900.0, 1, 1),
