@@ -35,7 +35,8 @@ class Live:
         self._status = InferenceClusterStatus()
         self._swing_memory = SwingMemory()
         self._sizing_memory = SizingMemory()
-        self._speed = SpeedMemory()
+        self.speed = SpeedMemory()
+        """How fast the workers are found to be."""
         self._speed_next_unix_s = 0.0
         self._size_next_unix_s = 0.0
         self.flips: tuple[FlipRecord, ...] = ()
@@ -43,7 +44,7 @@ class Live:
     def round(self, board: Board, *, now_unix_s: float) -> None:
         """Look at the workers' speed and size if it is due, swing."""
         if now_unix_s >= self._speed_next_unix_s:
-            self._speed = speed.follow(board.view(self._status), self._speed, now_unix_s=now_unix_s)
+            self.speed = speed.follow(board.view(self._status), self.speed, now_unix_s=now_unix_s)
             self._speed_next_unix_s = now_unix_s + PERIOD_S
         if self._features.sizing:
             self._size(board, now_unix_s)
@@ -60,7 +61,7 @@ class Live:
                 self._status = InferenceClusterStatus(flips=moved.flips)
 
     def _view(self, board: Board) -> ClusterView:
-        return speed.calibrated(board.view(self._status), self._speed)
+        return speed.calibrated(board.view(self._status), self.speed)
 
     def _size(self, board: Board, now_unix_s: float) -> None:
         view = self._view(board)
