@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from swingpool.picker.extproc import Exchange
 from swingpool.picker.fleet import Fleet
 from swingpool.picker.flow import Flow
+from swingpool.picker.journal import Journal
 from swingpool.picker.leg import Computed, Failed, LegResult, Refused
 from swingpool.picker.members import Member
 from swingpool.picker.metrics import RouterMetrics
@@ -77,7 +78,9 @@ def router(results: list[LegResult], workers: Mapping[str, str]) -> tuple[Flow, 
     for worker in fleet.workers():
         fleet.probed(worker, fault="")
     legs: Any = Legs(results)
-    return Flow(fleet, legs, Generations(fleet), Traffic(RouterMetrics(), window_s=60), queue_timeout_s=0.001), legs
+    return Flow(
+        fleet, legs, Generations(fleet), Traffic(RouterMetrics(), window_s=60), Journal(), queue_timeout_s=0.001
+    ), legs
 
 
 def head(path: str, method: str, content_type: str, headers: Mapping[str, str], *, last: bool) -> bytes:
