@@ -39,7 +39,7 @@ MODEL_WITHIN = 0.15
 SIMULATOR_WITHIN = 0.20
 FRESH_S, PAIR_S = 90.0, 300.0
 FLIP_EVERY_S = 30.0
-FRESH_PER_S, PAIR_PER_S = 0.5, 0.3
+FRESH_PER_S, PAIR_PER_S = 0.5, 0.25
 """So that two servers seldom compute at once: on one machine each slows the other, which no profile of one tells."""
 HOP_REPEATS, HOP_TOKENS = 15, 32
 SEQUENCES, BATCHED_TOKENS, LONGEST = 8, 512, 1024
@@ -145,7 +145,7 @@ def _requests(count: int, rng: Random) -> list[Asked]:
         Asked(
             number=number,
             prompt=tuple(rng.randrange(WORDS) for _ in range(rng.randint(20, 200))),
-            output_tokens=rng.randint(8, 40),
+            output_tokens=rng.randint(4, 16),
             stream=True,
             chat=False,
         )
