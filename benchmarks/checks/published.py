@@ -100,7 +100,7 @@ def _attainment(model: LinearModel, rate: float, requests: int, seed: int) -> fl
 def check_dynamo(run: Run) -> None:
     """Compare a worker that serves whole requests with a pair, by prompt length."""
     model = replace(built_in(PROFILE).model(), link_latency_s=KV_S)
-    requests = 150 if run.quick else 1_000
+    requests = 100 if run.quick else 1_000
     throughput, itl = [], []
     for tokens, measured, measured_itl in zip(PROMPTS, THROUGHPUT_GAINS, ITL_GAINS, strict=True):
         request = Arrival(0.0, tokens, ANSWER_TOKENS)

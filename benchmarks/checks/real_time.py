@@ -51,7 +51,7 @@ class Answer:
 
 def check(run: Run) -> None:
     """Compare TTFT and times between tokens at p50 and p95."""
-    lasts_s = 12.0 if run.quick else 120.0
+    lasts_s = 10.0 if run.quick else 120.0
     run.say(f"a simulated worker driven for {lasts_s:.0f} s, {PER_S:g} requests/s")
     port = _free_port()
     process = subprocess.Popen(_command(port), env={**os.environ, "PYTHONPATH": ""}, stderr=subprocess.DEVNULL)

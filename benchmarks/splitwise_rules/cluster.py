@@ -131,7 +131,7 @@ def _spec(machines: Mapping[str, int]) -> InferenceClusterSpec:
             "engine": {"type": "Simulated"},
             "objectives": {"ttft": {"p50": "1s"}, "itl": {"p50": "60ms"}},
             "pools": [
-                {"name": name, "role": role, "replicas": {"mode": "Fixed", "count": machines[name]}}
+                {"name": name, "role": role, "replicas": {"mode": "Fixed", "count": max(1, machines[name])}}
                 for name, role in ((PROMPT, "Prefill"), (TOKEN, "Decode"))
             ],
         }
