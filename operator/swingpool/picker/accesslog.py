@@ -1,9 +1,12 @@
 """Envoy's access log, streamed to the picker: first tokens while requests run, and how they ended."""
 
+from functools import lru_cache
+
 from envoy.data.accesslog.v3.accesslog_pb2 import (
     AccessLogCommon,
     AccessLogType,
     HTTPAccessLogEntry,
+    ResponseFlags,
 )
 from envoy.service.accesslog.v3.als_pb2 import StreamAccessLogsMessage, StreamAccessLogsResponse
 
@@ -16,6 +19,7 @@ from swingpool_control.resources.envoy import TAG_FIRST_BODY_US
 
 STREAM = "/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs"
 
+_PERIODIC = AccessLogType.DownstreamPeriodic
 _NOTHING = StreamAccessLogsResponse().SerializeToString()
 
 
@@ -55,13 +59,14 @@ class AccessLog:
     def entry(self, entry: HTTPAccessLogEntry) -> None:
         """Take one entry: of a request that goes on (one each half second), or of one that ended."""
         common = entry.common_properties
-        generation = self._generations.find(entry.request.request_id, _upstream(common))
-        ended = common.access_log_type != AccessLogType.DownstreamPeriodic
+        upstream = _upstream(common)
+        generation = self._generations.find(entry.request.request_id, upstream)
+        ended = common.access_log_type != _PERIODIC
         first_body_us = common.custom_tags.get(TAG_FIRST_BODY_US, "-")
         if generation is not None and not generation.first_token_seen and first_body_us.isdecimal():
             self._first_token(generation, int(first_body_us) / 1e6, status=entry.response.response_code.value)
         if ended:
-            self._ended(entry, generation)
+            self._ended(entry, generation, upstream)
 
     def _first_token(self, generation: Generation, after_s: float, *, status: int) -> None:
         generation.first_token_seen = True
@@ -73,7 +78,7 @@ class AccessLog:
         if generation.stream:
             self._traffic.first_token(after_s)
 
-    def _ended(self, entry: HTTPAccessLogEntry, generation: Generation | None) -> None:
+    def _ended(self, entry: HTTPAccessLogEntry, generation: Generation | None, upstream: str) -> None:
         common, status = entry.common_properties, entry.response.response_code.value
         metrics = self._traffic.metrics
         metrics.requests.labels(str(status)).inc()
@@ -86,7 +91,7 @@ class AccessLog:
             metrics.errors.labels(reason).inc()
         if generation is None:
             return
-        left = reason == "client_disconnect" or not _upstream(common)
+        left = reason == "client_disconnect" or not upstream
         if left and generation.release is not None and not generation.first_token_seen:
             generation.release()
         handed_over_s = generation.sent_unix_s - generation.entry.arrived_unix_s
@@ -100,7 +105,7 @@ class AccessLog:
                 rate=self._traffic.token_rate,
                 duration_s=duration_s,
                 ttft_s=int(first_us) / 1e6 if generation.stream and first_us.isdecimal() else None,
-                worker=_upstream(common),
+                worker=upstream,
             )
         served = status == 200 and not reason
         generation.entry.ended(status, reason)
@@ -117,15 +122,25 @@ class AccessLog:
 
 def _upstream(common: AccessLogCommon) -> str:
     address = common.upstream_remote_address.socket_address
-    if not address.address:
+    return _named(address.address, address.port_value)
+
+
+@lru_cache(maxsize=10_000)
+def _named(host: str, port: int) -> str:
+    if not host:
         return ""
-    host = f"[{address.address}]" if ":" in address.address else address.address
-    return f"{host}:{address.port_value}"
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _failure(common: AccessLogCommon, status: int) -> str:
     """Return in a word why a request ended badly; empty if it did not, or if a worker only refused it."""
     flags = common.response_flags
+    if flags.ByteSize() and (said := _flagged(flags)):
+        return said
+    return "worker_error" if status >= 500 and common.upstream_request_attempt_count else ""
+
+
+def _flagged(flags: ResponseFlags) -> str:
     if flags.downstream_connection_termination or flags.downstream_remote_reset:
         return "client_disconnect"
     if flags.upstream_connection_termination or flags.upstream_remote_reset:
@@ -134,4 +149,4 @@ def _failure(common: AccessLogCommon, status: int) -> str:
         return "worker_unreachable"
     if flags.stream_idle_timeout or flags.upstream_request_timeout or flags.duration_timeout:
         return "timeout"
-    return "worker_error" if status >= 500 and common.upstream_request_attempt_count else ""
+    return ""
