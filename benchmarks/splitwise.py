@@ -215,11 +215,23 @@ def _compat(lab: Lab) -> dict[str, tuple[float, float]]:
         passed, failed = (found[-1].holds for found in ends.values())
         limits[row.name] = row.passes if passed else 0.0, math.inf if failed else row.fails
         shares[row.name] = {f"{rate:g}": [round(one.tightest, 3) for one in found] for rate, found in ends.items()}
+    _table(run, shares)
     run.figures["compat_largest_share_of_a_limit_by_rate_and_trace"] = shares
     run.figures["compat_passes_and_fails_per_s"] = {
         name: [rate if 0 < rate < math.inf else None for rate in pair] for name, pair in limits.items()
     }
     return limits
+
+
+def _table(run: Run, shares: Mapping[str, Mapping[str, list[float]]]) -> None:
+    """Say the rows beside what was published: the last trace at each end decides, the first is any trace."""
+    run.say("row                 machines  published: passes, fails  ours: largest share of a limit, by trace")
+    for row in ROWS:
+        if row.name in shares:
+            ours = "; ".join(
+                f"{rate}/s {', '.join(f'{share:.2f}' for share in found)}" for rate, found in shares[row.name].items()
+            )
+            run.say(f"{row.name:20s}{row.design.machines:10s}{row.passes:6g}/s, {row.fails:g}/s{'':10s}{ours}")
 
 
 def _end(lab: Lab, row: Row, rate: float, *, holds: bool) -> list[Slowdowns]:
