@@ -36,6 +36,10 @@ HOT = (
     "placement/*.py",
     "simulation/*.py",
     "sizing/recent.py",
+    "swing/*.py",
+    "figures.py",
+    "observation.py",
+    "view.py",
 )
 """What requests, iterations and events go through."""
 
@@ -53,6 +57,7 @@ COLD = (
     "place.py",
     "placer.py",
     "settings.py",
+    "tariff.py",
     "trouble.py",
 )
 """What need not be compiled, by file name."""

@@ -21,9 +21,10 @@ from swingpool_control.simulation.control import Control
 from swingpool_control.simulation.counters import Counters
 from swingpool_control.simulation.events import Timeline
 from swingpool_control.simulation.fabric import Fabric
+from swingpool_control.simulation.meter import Meter
 from swingpool_control.simulation.outcome import Outcome
 from swingpool_control.simulation.placer import Placer
-from swingpool_control.simulation.pods import Pod, Pods
+from swingpool_control.simulation.pods import Pod, Pods, price_of
 from swingpool_control.simulation.policies.interface import Deciding, Given, Placing, PolicyError
 from swingpool_control.simulation.result import Gathering, Result
 from swingpool_control.simulation.router import Router
@@ -70,7 +71,15 @@ class Simulation:
         self._told = ended
         self._models = _starting_in(_models(spec, profile_text) if known is None else dict(known), settings.startup_s)
         _check(spec, settings)
-        self._gathering = Gathering(spec, itl_spread=_itl_spread(self._models.values()))
+        known_powers = models.powers(spec, config_map_text=profile_text) if known is None else {}
+        powers = {**known_powers, **settings.tariff.draws}
+        self._meter = Meter(powers, settings.tariff, [pool.name for pool in spec.pools])
+        self._gathering = Gathering(
+            spec,
+            prices={pool.name: price_of(pool, settings) for pool in spec.pools},
+            meter=self._meter,
+            itl_spread=_itl_spread(self._models.values()),
+        )
         self._timeline = Timeline()
         self._counters = Counters()
         policy = _policy(spec, self._models, settings)
@@ -146,6 +155,7 @@ class Simulation:
     def result(self) -> Result:
         """Return what was found up to now."""
         self._gathering.crashes = self._trouble.crashes
+        self._meter.read(self._pods.pods.values(), now_s=self.now_s)
         return self._gathering.result(
             policy=self._settings.policy.name,
             finished=self.finished,
@@ -168,11 +178,13 @@ class Simulation:
         if self._control.flips is not before:
             self._gathering.flips(self._control.flips)
         seen = self._control.seen
+        self._meter.read(self._pods.pods.values(), now_s=self.now_s)
         self._gathering.series.sample(
             self._pods.pods.values(),
             waiting_requests=seen.queued_requests,
             waiting_prompt_tokens=seen.queued_prompt_tokens + sum(one.pending_prefill_tokens for one in seen.workers),
             now_s=self.now_s,
+            watts=self._meter.watts,
         )
 
     def _request_ended(self, outcome: Outcome) -> None:
@@ -182,7 +194,10 @@ class Simulation:
             self._told(outcome)
 
     def _pod_changed(self, pod: Pod) -> None:
-        self._gathering.series.changed(pod, exists=pod.name in self._pods.pods, now_s=self.now_s)
+        exists = pod.name in self._pods.pods
+        self._gathering.series.changed(pod, exists=exists, now_s=self.now_s)
+        if not exists:
+            self._meter.gone(pod, now_s=self.now_s)
         self._router.changed(pod, exists=lambda one: one.name in self._pods.pods)
         if pod.ready and not pod.deleting:
             self._trouble.began(pod)
@@ -276,3 +291,6 @@ def _check(spec: InferenceClusterSpec, settings: Settings) -> None:
             raise SimulationError(f"there is no pool {name!r} to give replicas; there are {', '.join(pools)}")
         if count < 0:
             raise SimulationError(f"pool {name}: replicas must be 0 or more, not {count}")
+    for name in (*settings.tariff.workers, *settings.tariff.draws):
+        if name not in pools:
+            raise SimulationError(f"there is no pool {name!r} to give a price or a power; there are {', '.join(pools)}")

@@ -13,6 +13,7 @@ from swingpool_control.engine.model import PerformanceModel
 from swingpool_control.simulation.events import Timeline
 from swingpool_control.simulation.runner import Runner
 from swingpool_control.simulation.settings import START_UNIX_S, Settings
+from swingpool_control.simulation.tariff import Steps, constant
 from swingpool_control.view import PoolView, WorkerView
 
 SURGE: Final = 1
@@ -109,6 +110,8 @@ class Pods:
         self._make_runner = make_runner
         self._changed = changed
         self._pools = {pool.name: pool for pool in spec.pools}
+        self.prices = {pool.name: price_of(pool, settings) for pool in spec.pools}
+        """Money per worker and hour; None where there is no price."""
         self._made = 0
         self.pods: dict[str, Pod] = {}
         """All that exist, by name."""
@@ -258,8 +261,18 @@ class Pods:
     def _count(self, pod: Pod, spent: Spent) -> None:
         lived_s = 0.0 if pod.placed_s is None else self._timeline.now_s - pod.placed_s
         spent.accelerator_s += lived_s * pod.pool.accelerator.count
-        spent.money += lived_s / 3600 * (0.0 if pod.pool.cost_per_hour is None else money(pod.pool.cost_per_hour))
+        price = self.prices[pod.pool.name]
+        if price is not None and pod.placed_s is not None:
+            spent.money += price.over(pod.placed_s, self._timeline.now_s) / 3600
         spent.preemptions += pod.runner.preemptions
+
+
+def price_of(pool: Pool, settings: Settings) -> Steps | None:
+    """Return the money per worker and hour of a pool over time; None if it has no price."""
+    given = settings.tariff.workers.get(pool.name)
+    if given is not None or pool.cost_per_hour is None:
+        return given
+    return constant(money(pool.cost_per_hour))
 
 
 def at_creation(pool: Pool) -> int:

@@ -3,16 +3,17 @@
 from dataclasses import dataclass
 
 from swingpool_control import names
-from swingpool_control.api.quantities import money
 from swingpool_control.api.status import FlipRecord
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
 from swingpool_control.simulation.gaps import Gaps
 from swingpool_control.simulation.histogram import Histogram
+from swingpool_control.simulation.meter import Meter
 from swingpool_control.simulation.objectives import Limit, good_s, limits
 from swingpool_control.simulation.outcome import Outcome
 from swingpool_control.simulation.pods import Spent
 from swingpool_control.simulation.series import Series, Stay, Window
 from swingpool_control.simulation.spread import Spread
+from swingpool_control.simulation.tariff import Steps
 from swingpool_control.simulation.traffic import Arrival
 
 SHARES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
@@ -87,6 +88,12 @@ class Result:
     transfers: int
     transfers_failed: int
     crashes: int
+    energy_kwh: float | None = None
+    """What workers drew; None if that is not known of all pools."""
+    energy_cost: float | None = None
+    """Money for it, beside `cost`; None if no price of power was given."""
+    carbon_kg: float | None = None
+    """CO2 that it stands for; None if no intensity was given."""
     windows: tuple[Window, ...] = ()
     """What happened over time."""
     stays: tuple[Stay, ...] = ()
@@ -98,24 +105,32 @@ class Gathering:
 
     Args:
         spec: the cluster's.
+        prices: of a worker and hour by pool, over time; None where it has no price.
+        meter: what workers draw.
         itl_spread: what times between tokens are multiplied with, each factor as likely as the others; empty for as
             they come out.
     """
 
-    def __init__(self, spec: InferenceClusterSpec, *, itl_spread: tuple[float, ...] = ()) -> None:
+    def __init__(
+        self,
+        spec: InferenceClusterSpec,
+        *,
+        prices: dict[str, Steps | None],
+        meter: Meter,
+        itl_spread: tuple[float, ...] = (),
+    ) -> None:
+        self.meter = meter
         self._spread = Spread(itl_spread) if itl_spread else None
         self._limits = limits(spec.objectives)
         self._good_ttft_s = good_s(spec.objectives.ttft)
         self._good_itl_s = good_s(spec.objectives.itl)
-        self._priced = all(pool.cost_per_hour is not None for pool in spec.pools)
+        self._priced = None not in prices.values()
         self._ends = {"completed": 0, "refused": 0, "failed": 0}
         self.ended = 0
         """Requests that have ended."""
         self._good = 0
         self._e2e = Histogram()
-        self.series = Series(
-            {pool.name: None if pool.cost_per_hour is None else money(pool.cost_per_hour) for pool in spec.pools}
-        )
+        self.series = Series(prices, powered=meter.known)
         self._flips: dict[tuple[str, str], FlipRecord] = {}
         self._flips_to = {names.ROLE_PREFILL: 0, names.ROLE_DECODE: 0}
         self._itl_limits_s = tuple(limit.limit_s for limit in self._limits if limit.metric == "itl")
@@ -202,6 +217,9 @@ class Gathering:
             transfers=self.transfers,
             transfers_failed=self.transfers_failed,
             crashes=self.crashes,
+            energy_kwh=self.meter.energy_kwh,
+            energy_cost=self.meter.cost,
+            carbon_kg=self.meter.carbon_kg,
             windows=self.series.windows(now_s=now_s),
             stays=self.series.stays(now_s=now_s),
         )

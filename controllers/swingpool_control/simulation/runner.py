@@ -148,6 +148,10 @@ class Runner(Event):
         self._preempted_before = 0
         self._pace = 1.0
         """What durations are multiplied by."""
+        self._prefills = False
+        """Whether the iteration under way computes any prompt."""
+        self._prefilled_s = 0.0
+        self._decoded_s = 0.0
         self._stands_until_s = 0.0
         """It does nothing before."""
 
@@ -160,6 +164,13 @@ class Runner(Event):
     def preemptions(self) -> int:
         """Preemptions so far, over all crashes."""
         return self._preempted_before + self.engine.counters.preemptions
+
+    def busy_s(self) -> tuple[float, float]:
+        """Return for how long it has computed prompts and decoded, by iterations that are over.
+
+        An iteration with any prompt in it counts as the former.
+        """
+        return self._prefilled_s, self._decoded_s
 
     @property
     def empty(self) -> bool:
@@ -240,6 +251,7 @@ class Runner(Event):
         self._busy = iteration is not None
         if iteration is not None:
             self._began_s, self._duration_s = now_s, iteration.duration_s * self._pace
+            self._prefills = iteration.prefill_tokens > 0
             end_s = now_s + self._duration_s
             if self._coalesce:
                 self._ahead = engine.foresee()
@@ -280,7 +292,9 @@ class Runner(Event):
     def _pass(self, count: int) -> None:
         """Account for so many iterations, the one under way being the first; the next one is under way then."""
         engine = self.engine
-        self._began_s += engine.following_s(count) * self._pace
+        passed_s = engine.following_s(count) * self._pace
+        self._began_s += passed_s
+        self._decoded_s += passed_s
         self._gaps.add_run(
             engine.model,
             steps=count,
@@ -294,6 +308,10 @@ class Runner(Event):
 
     def _settle(self, progress: Progress, end_s: float) -> None:
         """Tell what an iteration brought."""
+        if self._prefills:
+            self._prefilled_s += self._duration_s
+        else:
+            self._decoded_s += self._duration_s
         if progress.repeated:
             self._gaps.add(self._duration_s, progress.repeated)
         for last_s in progress.resumed_s:

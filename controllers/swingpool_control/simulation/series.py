@@ -12,6 +12,7 @@ from swingpool_control import names
 from swingpool_control.simulation.histogram import Histogram, merged
 from swingpool_control.simulation.outcome import Outcome
 from swingpool_control.simulation.pods import Pod
+from swingpool_control.simulation.tariff import Steps
 from swingpool_control.simulation.traffic import Arrival
 
 MOST_WINDOWS: Final = 720
@@ -59,6 +60,8 @@ class Window:
     """Mean number that pods hold."""
     cost_per_hour: float | None
     """Money; None if not all pools have a price."""
+    watts: float | None
+    """Mean that workers draw; None if nobody says what they draw."""
     waiting_requests: float
     """Mean number that wait in the router."""
     waiting_prompt_tokens: float
@@ -93,6 +96,7 @@ class _Sums:
     pools: dict[str, int] = field(default_factory=dict)
     accelerators: int = 0
     cost_per_hour: float = 0.0
+    watts: float = 0.0
     waiting_requests: int = 0
     waiting_prompt_tokens: int = 0
 
@@ -100,7 +104,7 @@ class _Sums:
         """Take over what the next window holds."""
         for name in ("arrivals", "prompt_tokens", "output_tokens", "ended", "good", "lost", "samples", "accelerators"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name in ("cost_per_hour", "waiting_requests", "waiting_prompt_tokens"):
+        for name in ("cost_per_hour", "watts", "waiting_requests", "waiting_prompt_tokens"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.ttft.include(other.ttft)
         self.itl.include(other.itl)
@@ -114,11 +118,13 @@ class Series:
 
     Args:
         prices: of a pod and hour by pool; None where it has no price.
+        powered: whether it is known what workers draw.
     """
 
-    def __init__(self, prices: dict[str, float | None]) -> None:
-        self._prices = {pool: price or 0.0 for pool, price in prices.items()}
+    def __init__(self, prices: dict[str, Steps | None], *, powered: bool = False) -> None:
+        self._prices = prices
         self._priced = None not in prices.values()
+        self._powered = powered
         self._pool_names = tuple(prices)
         self._width_s = FIRST_S
         self._windows: list[_Sums] = []
@@ -146,10 +152,20 @@ class Series:
         """Count times between tokens."""
         self._at(now_s).itl.include(gaps)
 
-    def sample(self, pods: Iterable[Pod], *, waiting_requests: int, waiting_prompt_tokens: int, now_s: float) -> None:
-        """Take a look at all workers; called at equal intervals."""
+    def sample(
+        self,
+        pods: Iterable[Pod],
+        *,
+        waiting_requests: int,
+        waiting_prompt_tokens: int,
+        now_s: float,
+        watts: float = 0.0,
+    ) -> None:
+        """Take a look at all workers, and at what they draw; called at equal intervals."""
         window = self._at(now_s)
         window.samples += 1
+        window.watts += watts
+        costs = {pool: 0.0 if price is None else price.at(now_s) for pool, price in self._prices.items()}
         for pod in pods:
             name = pod.pool.name
             window.workers[state_of(pod)] += 1
@@ -158,7 +174,7 @@ class Series:
             window.pools[name] = window.pools.get(name, 0) + 1
             if pod.placed_s is not None:
                 window.accelerators += pod.pool.accelerator.count
-                window.cost_per_hour += self._prices[name]
+                window.cost_per_hour += costs[name]
         window.waiting_requests += waiting_requests
         window.waiting_prompt_tokens += waiting_prompt_tokens
 
@@ -239,6 +255,7 @@ class Series:
             pools={pool: sums.pools.get(pool, 0) / samples for pool in self._pool_names},
             accelerators=sums.accelerators / samples,
             cost_per_hour=sums.cost_per_hour / samples if self._priced else None,
+            watts=sums.watts / samples if self._powered else None,
             waiting_requests=sums.waiting_requests / samples,
             waiting_prompt_tokens=sums.waiting_prompt_tokens / samples,
         )

@@ -7,6 +7,7 @@ from typing import Final
 
 from swingpool_control.simulation.policies.catalogue import OURS
 from swingpool_control.simulation.policies.interface import Policy
+from swingpool_control.simulation.tariff import NO_TARIFF, Tariff
 from swingpool_control.simulation.traffic import Arrival
 
 START_UNIX_S: Final = 1_767_225_600.0
@@ -63,6 +64,7 @@ class Settings:
     """The same requests again, for a policy that is clairvoyant."""
     latencies: Latencies = Latencies()
     failures: Failures = Failures()
+    tariff: Tariff = NO_TARIFF
     replicas: Mapping[str, int] = field(default_factory=dict)
     """Workers that are ready at the start, by pool; a pool that is missing has its `replicas.min` or `count`."""
     accelerators: int | None = None

@@ -24,6 +24,19 @@ def of(
     return {pool.name: _model(spec, pool, config_map_text) for pool in spec.pools}
 
 
+def powers(spec: InferenceClusterSpec, *, config_map_text: str | Unknown | None = None) -> dict[str, profile.Power]:
+    """Return what a worker of each pool draws by its name; pools of which nobody says it are missing."""
+    found: dict[str, profile.Power] = {}
+    for pool in spec.pools:
+        try:
+            chosen = _profile(spec, pool, config_map_text)
+        except profile.ProfileError:
+            continue
+        if not isinstance(chosen, Unknown) and chosen.power is not None:
+            found[pool.name] = chosen.power
+    return found
+
+
 def _model(spec: InferenceClusterSpec, pool: Pool, text: str | Unknown | None) -> PerformanceModel | Unknown:
     try:
         chosen = _profile(spec, pool, text)

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from swingpool.simulate import cluster_file, output
+from swingpool.simulate import cluster_file, output, tariff_file
 from swingpool.simulate.parameters import FILE, POSITIVE, Duration, Replicas
 from swingpool.simulate.run import Runs, run
 from swingpool.simulate.table import table
@@ -108,6 +108,7 @@ Ctrl-C ends the simulation and shows, and writes, what was found until then.
 @click.option("--silences", type=click.FloatRange(min=0), default=0.0, help="Minutes without metrics, likewise.")
 @click.option("--fabric-links", type=POSITIVE, default=math.inf, help="Workers' links that the network carries.")
 @click.option("--transfer-failures", type=click.FloatRange(0, 1), default=0.0, help="Share of KV transfers that fail.")
+@click.option("--tariff", "tariff_path", type=FILE, help="Prices, power and carbon over time; see the documentation.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of all that is drawn.")
 @click.option("--arrivals-seed", type=int, help="Seed of arrivals alone.")
 @click.option("--lengths-seed", type=int, help="Seed of lengths alone.")
@@ -137,6 +138,7 @@ def command(
     silences: float,
     fabric_links: float,
     transfer_failures: float,
+    tariff_path: Path | None,
     seed: int,
     arrivals_seed: int | None,
     lengths_seed: int | None,
@@ -171,6 +173,8 @@ def command(
             if path is not None:
                 output.check(path, force=force)
         described = cluster_file.read(cluster, profile_of=profile)
+        if tariff_path is not None:
+            settings = replace(settings, tariff=tariff_file.read(tariff_path))
         kind = kind or detect(traffic)
         settings = replace(settings, prefix_caching=tells_prefixes(traffic, kind))
         chosen = tuple(replace(settings, policy=POLICIES[name]) for name in dict.fromkeys(policies))
@@ -194,7 +198,13 @@ def command(
 
             text = page(found.results, cluster=described.name, traffic=traffic.name, seed=seed)
             output.write_text(page_path, text, force=force)
-    except (cluster_file.ClusterFileError, TrafficError, SimulationError, output.OutputError) as error:
+    except (
+        cluster_file.ClusterFileError,
+        TrafficError,
+        SimulationError,
+        output.OutputError,
+        tariff_file.TariffError,
+    ) as error:
         raise click.ClickException(str(error)) from error
     _leave(found)
 

@@ -25,7 +25,7 @@ def table(results: tuple[Result, ...], *, title: str) -> Table:
 
 def sections(results: tuple[Result, ...]) -> tuple[list[Row], ...]:
     """Return the rows, each a name and what makes a result's cell, in the sections in which they are shown."""
-    return _requests(), _objectives(results[0]), _latencies(), _spent(), _changes()
+    return _requests(), _objectives(results[0]), _latencies(), _spent(results), _changes()
 
 
 def _requests() -> list[Row]:
@@ -58,12 +58,23 @@ def _latencies() -> list[Row]:
     ]
 
 
-def _spent() -> list[Row]:
-    return [
+def _spent(results: tuple[Result, ...]) -> list[Row]:
+    rows: list[Row] = [
         ("simulated", lambda result: seconds(result.simulated_s)),
         ("accelerator hours", lambda result: f"{result.accelerator_hours:.3f}"),
         ("cost", lambda result: "no price" if result.cost is None else f"{result.cost:.2f}"),
     ]
+    drawn: list[Row] = [
+        ("energy, kWh", lambda result: _number(result.energy_kwh)),
+        ("its cost", lambda result: _number(result.energy_cost)),
+        ("CO2, kg", lambda result: _number(result.carbon_kg)),
+    ]
+    said = (
+        any(one.energy_kwh is not None for one in results),
+        any(one.energy_cost is not None for one in results),
+        any(one.carbon_kg is not None for one in results),
+    )
+    return rows + [row for row, is_said in zip(drawn, said, strict=True) if is_said]
 
 
 def _changes() -> list[Row]:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,47 @@ def test_ctrl_c_keeps_what_was_computed(traffic: Path, tmp_path: Path, monkeypat
     (only,) = json.loads(found.read_text())["results"]
     assert not only["finished"]
     assert only["completed"] > 0
+
+
+def test_energy_and_carbon_stand_beside_the_others(traffic: Path, tmp_path: Path) -> None:
+    pools = [pool["name"] for pool in yaml.safe_load(SAMPLE.read_text())["spec"]["pools"]]
+    watts = {pool: {"idle": 100, "prefill": 700, "decode": 400} for pool in pools}
+    tariff = tmp_path / "tariff.yaml"
+    content = {
+        "repeatEvery": "20s",
+        "watts": watts,
+        "power": [{"value": 0.1}, {"at": "5s", "value": 0.3}],
+        "carbon": 50,
+    }
+    tariff.write_text(yaml.safe_dump(content))
+    found = tmp_path / "found.json"
+    policies = ("--policy", "ours", "--policy", "static")
+    result = simulate(traffic, *policies, "--tariff", str(tariff), "--json", str(found))
+    assert result.exit_code == 0, result.output
+    assert "energy, kWh" in result.stdout
+    assert "CO2, kg" in result.stdout
+    for one in json.loads(found.read_text())["results"]:
+        assert 0.1 < one["energy_cost"] / one["energy_kwh"] < 0.3
+        assert one["carbon_kg"] == pytest.approx(one["energy_kwh"] * 0.05)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("power: [{at: 5s, value: 1}]", "power: the first figure must be given for the begin"),
+        ("power: [{at: soon, value: 1}]", r"power\..*at: "),
+        ("watts: {a: {idle: 9, prefill: 1, decode: 1}}", "watts.a: .*idle is more"),
+        ("energy: 5", "energy: Extra inputs"),
+        ("workers: {nowhere: 5}", "there is no pool 'nowhere'"),
+        ("{", "not YAML"),
+    ],
+)
+def test_a_wrong_tariff_is_named_by_its_field(traffic: Path, tmp_path: Path, content: str, message: str) -> None:
+    tariff = tmp_path / "tariff.yaml"
+    tariff.write_text(content)
+    result = simulate(traffic, "--tariff", str(tariff))
+    assert result.exit_code == 1
+    assert re.search(message, result.output)
 
 
 def test_a_profile_may_be_given_or_stand_in_the_file(traffic: Path, tmp_path: Path) -> None:

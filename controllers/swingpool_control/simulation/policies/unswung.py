@@ -4,11 +4,13 @@ Its workers are halved at the start, and either half may grow to all of them, so
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from swingpool_control import names
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec, Pool, PoolRole, ReplicaMode
 from swingpool_control.simulation.pods import at_creation
+from swingpool_control.simulation.tariff import Tariff
 
 
 def unswung(spec: InferenceClusterSpec, replicas: Mapping[str, int]) -> tuple[InferenceClusterSpec, dict[str, int]]:
@@ -39,14 +41,34 @@ def unswung(spec: InferenceClusterSpec, replicas: Mapping[str, int]) -> tuple[In
     return InferenceClusterSpec.model_validate(content), start
 
 
+def unswung_tariff(spec: InferenceClusterSpec, tariff: Tariff) -> Tariff:
+    """Return the tariff for the spec without swing pools: both halves of one have its prices and powers."""
+    workers, draws = dict(tariff.workers), dict(tariff.draws)
+    for pool in spec.pools:
+        if pool.role is not PoolRole.SWING:
+            continue
+        for role in (PoolRole.PREFILL, PoolRole.DECODE):
+            if pool.name in tariff.workers:
+                workers[_name(pool, role)] = tariff.workers[pool.name]
+            if pool.name in tariff.draws:
+                draws[_name(pool, role)] = tariff.draws[pool.name]
+        workers.pop(pool.name, None)
+        draws.pop(pool.name, None)
+    return replace(tariff, workers=workers, draws=draws)
+
+
 def _half(pool: Pool, role: PoolRole, *, share: int, least: int) -> dict[str, Any]:
-    suffix = f"-{role.value.lower()}"
-    half = _content(pool) | {"name": pool.name[: names.MAX_POOL_NAME - len(suffix)] + suffix, "role": role.value}
+    half = _content(pool) | {"name": _name(pool, role), "role": role.value}
     if pool.replicas.mode is ReplicaMode.AUTO:
         half["replicas"] = {"min": least, "max": pool.replicas.max}
     elif pool.replicas.mode is ReplicaMode.FIXED:
         half["replicas"] = {"mode": "Fixed", "count": share}
     return half
+
+
+def _name(pool: Pool, role: PoolRole) -> str:
+    suffix = f"-{role.value.lower()}"
+    return pool.name[: names.MAX_POOL_NAME - len(suffix)] + suffix
 
 
 def _content(pool: Pool) -> dict[str, Any]:
