@@ -6,9 +6,9 @@ as bring them to loads between a third and nine tenths. The simulation places by
 
 A percentile of a simulation has an error of its own, the larger the burstier and the more loaded. Two things keep it
 small. Gaps and lengths are drawn evenly from their distributions and shuffled, so that each run has the load that it
-should have. And the same prompts go through the queue of prefill workers alone, which is quick enough for millions: how
-far a run's queue was off its own long mean corrects what the run found (a control variate, as a ratio). What is left is
-told beside the difference, with 95% confidence over the seeds.
+should have. And the work that a run's requests had to wait for is compared with what it is in the long run, which is
+known exactly (a control variate, as a ratio). What error is left is told beside the difference, with 95% confidence
+over the seeds.
 """
 
 import math
@@ -34,10 +34,9 @@ from swingpool_control.simulation.policies.interface import Policy
 from swingpool_control.simulation.policies.live import Features, Live
 from swingpool_control.simulation.settings import Settings
 from swingpool_control.simulation.traffic import Arrival
-from swingpool_control.sizing import prefill_queue
-from swingpool_control.sizing.prefill_queue import Order
-from swingpool_control.sizing.queueing import Group, Prediction, decode_rate, predict, prefill_rate
-from swingpool_control.sizing.traffic import Traffic, lengths_of
+from swingpool_control.sizing import workload
+from swingpool_control.sizing.queueing import Group, Prediction, decode_rate, predict, prefill_rate, prompt_work
+from swingpool_control.sizing.traffic import LengthBin, Lengths, Traffic, lengths_of
 
 TRACES = {kind: f"traces/AzureLLMInferenceTrace_{kind}.csv" for kind in ("conv", "code")}
 PROFILES = ("llama-3.1-8b-fp8-h200", "demo")
@@ -58,8 +57,6 @@ WARM_UP = 0.1
 """Share of each simulation's requests that fill the queues and are not counted."""
 REQUESTS = 2500
 """Of each simulation at Poisson arrivals and moderate load."""
-LONG, LONG_SEEDS = 4, 4
-"""How much longer the runs of the queue alone are, and how many of them."""
 HEAVY = 0.9
 """Load from which on optimism is not held against the prediction."""
 
@@ -185,17 +182,13 @@ class Judge:
         # The burstier and the nearer to saturation, the longer until the queue is what it will be.
         longer = (1.0 + point.variation * point.variation / 4) * max(1.0, 0.2 / (1.0 - point.load))
         count = 1000 if self._run.quick else int(REQUESTS * longer)
-        ttft, itl, queue = [], [], []
+        ttft, itl = [], []
         for seed in range(SEEDS):
             asked = self._requests(point, rate, count, f"{seed}")
             first_s, between_s = self._simulated(point, decode, asked)
-            ttft.append(first_s)
+            ttft.append(first_s * self._in_the_long_run(point, rate, asked))
             itl.append(between_s)
-            queue.append(self._queue(point, asked))
-        long = [
-            self._queue(point, self._requests(point, rate, LONG * count, f"long {seed}")) for seed in range(LONG_SEEDS)
-        ]
-        return _controlled(ttft, queue, long), _over(itl)
+        return _over(ttft), _over(itl)
 
     def _simulated(self, point: Point, decode: int, asked: Requests) -> tuple[float, float]:
         seen: list[Outcome] = []
@@ -210,19 +203,20 @@ class Judge:
         ttft = [math.inf if one.ttft_s is None else one.ttft_s for one in seen if one.number >= since]
         return _percentile(ttft), result.itl.p95_s or 0.0
 
-    def _queue(self, point: Point, asked: Requests) -> float:
-        """Return p95 of the time until a prompt is computed, by the queue of the prefill workers alone."""
-        model = self._models[point.profile]
-        sizes = {prompt: number for number, prompt in enumerate(sorted({prompt for prompt, _ in asked.pairs}))}
-        done_s = prefill_queue.computed(
-            [model] * point.prefill,
-            asked.at_s,
-            [sizes[prompt] for prompt, _ in asked.pairs],
-            [prefill_queue.prompt(model, tokens=prompt, cached_share=0.0) for prompt in sizes],
-            Order(),
-        ).at_s
-        since = int(WARM_UP * len(done_s))
-        return _percentile([end_s - at_s for end_s, at_s in zip(done_s[since:], asked.at_s[since:], strict=True)])
+    def _in_the_long_run(self, point: Point, rate: float, asked: Requests) -> float:
+        """Return how many times as long p95 is in the long run as with these requests, by the work that they found."""
+        model, lengths = self._models[point.profile], self._lengths[point.kind]
+        work, weights, alone_s = prompt_work(model, lengths, 0.0)
+        work_s = point.load / rate
+        (long,) = workload.waits(work, weights, scv=point.variation**2, load=point.load, levels=(LEVEL,))
+        mine, _, mine_alone_s = prompt_work(model, Lengths(bins=tuple(_bin(pair) for pair in asked.pairs)), 0.0)
+        (short,) = workload.found_waits(
+            np.diff(np.array(asked.at_s), prepend=0.0),
+            work_s * mine * (mine_alone_s / alone_s),
+            levels=(LEVEL,),
+            since=int(WARM_UP * len(asked.at_s)),
+        )
+        return (alone_s + work_s * long) / (alone_s + short)
 
     def _requests(self, point: Point, rate: float, count: int, seed: str) -> Requests:
         return requests(
@@ -291,19 +285,8 @@ def _percentile(values: list[float]) -> float:
     return sorted(values)[math.ceil(LEVEL * len(values)) - 1]
 
 
-def _controlled(values: list[float], queue: list[float], long: list[float]) -> Found:
-    """Return the mean of values, each brought from the queue that its run had to the queue's own long mean.
-
-    Args:
-        values: of each seed.
-        queue: the control of each seed.
-        long: the control, of longer and other runs.
-    """
-    ratio, mean = fmean(values) / fmean(queue), fmean(long)
-    left = stdev(value - ratio * control for value, control in zip(values, queue, strict=True))
-    of_runs = STUDENT_T * left / math.sqrt(len(values)) / fmean(values)
-    of_long = STUDENT_T * stdev(long) / math.sqrt(len(long)) / mean
-    return Found(value=ratio * mean, half_width=math.hypot(of_runs, of_long))
+def _bin(pair: tuple[int, int]) -> LengthBin:
+    return LengthBin(prompt_tokens=pair[0], output_tokens=pair[1], weight=1.0)
 
 
 def _over(values: list[float]) -> Found:

@@ -45,6 +45,8 @@ class Prompt:
     """Seconds that it takes alone."""
     beside_s: float
     """Of those, what it takes beside an iteration's base."""
+    base_share_s: float
+    """Its part of a full iteration's base."""
     spread_s: float
     """As much of it as can be spread over workers."""
 
@@ -62,6 +64,7 @@ def prompt(model: PerformanceModel, *, tokens: float, cached_share: float) -> Pr
         context_tokens2=left * cached + left * left // 2,
         work_s=work_s,
         beside_s=beside_s,
+        base_share_s=pace.base_s * left / pace.budget,
         spread_s=min(beside_s, pace.token_s * pace.budget * _SPREAD_SHARE),
     )
 

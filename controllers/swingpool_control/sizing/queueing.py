@@ -4,6 +4,10 @@ Queueing delay comes from prompts of different sizes that arrive in bursts, not 
 of requests, the same each time, goes through the router's queue, the prefill workers' iterations, the transfer and the
 decode workers' batches. That is a numeric solution of the queues, by requests instead of by tokens: a prediction is a
 function of its inputs, and of two that differ in load the higher never looks better by chance.
+
+A sample is too short for what a queue near saturation is in the long run. But what it lacks follows from the work that
+its requests found, which is known for the long run too (`workload`), whatever the order and the batches: percentiles of
+TTFT are brought from the one to the other.
 """
 
 import math
@@ -15,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swingpool_control.engine.model import PerformanceModel, decode_step_s
-from swingpool_control.sizing import decode_batch, prefill_queue
+from swingpool_control.sizing import decode_batch, prefill_queue, workload
 from swingpool_control.sizing.decode_batch import Request
-from swingpool_control.sizing.draws import draws, uniform
+from swingpool_control.sizing.draws import LEAST_SCV, MOST_SCV, draws, uniform
 from swingpool_control.sizing.prefill_queue import Computed, Order
 from swingpool_control.sizing.traffic import Lengths, Traffic
 
@@ -26,7 +30,7 @@ LEVELS = (0.5, 0.9, 0.95, 0.99)
 
 SAMPLE = 20_000
 """Requests that a prediction of Poisson arrivals stands on; burstier ones need more for the same certainty."""
-MOST_SAMPLE = 160_000
+MOST_SAMPLE = 80_000
 
 _SATURATED = 2000
 """Prompts whose rate is taken as that of a queue that never ends."""
@@ -98,8 +102,10 @@ def _predict(
         never = dict.fromkeys(LEVELS, math.inf)
         return Prediction(ttft_s=never, itl_s=never, prefill_load=loads[0], decode_load=loads[1])
     ttft_s, step_s, tokens = _followed(traffic, prefill, decode, generate, order, hop_s=hop_s)
+    found = _percentiles(ttft_s, np.ones(len(ttft_s)))
+    longer = _in_the_long_run(traffic, prefill, work_s=1.0 / compute)
     return Prediction(
-        ttft_s=_percentiles(ttft_s, np.ones(len(ttft_s))),
+        ttft_s={level: longer[level] * value for level, value in found.items()},
         itl_s=_percentiles(step_s, tokens),
         prefill_load=loads[0],
         decode_load=loads[1],
@@ -146,6 +152,39 @@ def _followed(
         steps += generated.step_s
         tokens += generated.tokens
     return np.array(ttft_s), np.array(steps), np.array(tokens)
+
+
+def _in_the_long_run(traffic: Traffic, prefill: tuple[Group, ...], *, work_s: float) -> dict[float, float]:
+    """Return by level how many times as long a request takes in the long run as in the sample.
+
+    Args:
+        traffic: what comes in.
+        prefill: the workers.
+        work_s: how long a request keeps all of them busy, on the average.
+    """
+    work, weights, alone_s = prompt_work(prefill[0].model, traffic.lengths, traffic.cached_share)
+    sample = draws(traffic.lengths, scv=traffic.arrival_scv, count=sample_of(traffic))
+    scv = min(max(traffic.arrival_scv, LEAST_SCV), MOST_SCV)
+    long = workload.waits(work, weights, scv=scv, load=traffic.requests_per_s * work_s, levels=LEVELS)
+    short = workload.found_waits(
+        np.diff(np.array(sample.arrivals), prepend=0.0) / traffic.requests_per_s,
+        work_s * work[np.array(sample.bins)],
+        levels=LEVELS,
+        since=int(WARM_UP * len(sample.bins)),
+    )
+    return {
+        level: (alone_s + work_s * one) / (alone_s + other)
+        for level, one, other in zip(LEVELS, long, short, strict=True)
+    }
+
+
+def prompt_work(model: PerformanceModel, lengths: Lengths, cached_share: float) -> tuple[Floats, Floats, float]:
+    """Return by bin the work of a prompt over the mean, and its weight; and the mean seconds of a prompt alone."""
+    prompts = [prefill_queue.prompt(model, tokens=one.prompt_tokens, cached_share=cached_share) for one in lengths.bins]
+    weights = np.array([one.weight for one in lengths.bins])
+    weights /= weights.sum()
+    work = np.array([one.beside_s + one.base_share_s for one in prompts])
+    return work / float(weights @ work), weights, float(weights @ np.array([one.work_s for one in prompts]))
 
 
 def prefilled(
