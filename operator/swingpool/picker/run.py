@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import socket
@@ -180,6 +181,7 @@ class Picker:
             await server.start_at(self._options.grpc_socket)
         else:
             await server.start(self._options.grpc_host, self._options.grpc_port)
+        _spare_the_collector()
         self._serving = True
         log.info("serving", extra={"cluster": self._options.cluster})
         await stop.wait()
@@ -222,3 +224,13 @@ def _request_log(path: Path | None) -> RequestLog | None:
     if path is None:
         return None
     return RequestLog(None if str(path) == "-" else path)
+
+
+def _spare_the_collector() -> None:
+    """Have it leave alone what was made at the start, and look at what requests leave behind less often.
+
+    Requests leave next to no cycles; a collection that walks through all modules' objects would hold up each of them.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
