@@ -5,8 +5,6 @@ group counts these (`ticks`). It knows when its next sequence has all its tokens
 once in `block_size` iterations, which of them need one now.
 """
 
-from heapq import heappop, heappush
-
 from swingpool_control.engine.sequence import Sequence
 
 
@@ -24,8 +22,10 @@ class Decoding:
         self.size = 0
         self._offsets = 0
         """Sum over the sequences of their computed tokens less `ticks`."""
-        self._ends: list[tuple[int, int, Sequence]] = []
-        """When each sequence ends, in ticks; some entries are out of date."""
+        self._ends: dict[int, list[tuple[int, Sequence]]] = {}
+        """Who ends at which tick, with their turns; some entries are out of date."""
+        self._none_before = 0
+        """No sequence ends at an earlier tick."""
         self._turns = 0
         self._growing: list[dict[Sequence, None]] = [{} for _ in range(block_size)]
         """The sequences that need a new block in iterations whose tick leaves this rest, in the batch's order."""
@@ -45,7 +45,13 @@ class Decoding:
         self._offsets += offset
         self._growing[-offset % self._block_size][sequence] = None
         last_tick = self.ticks + sequence.output_tokens - sequence.emitted
-        heappush(self._ends, (last_tick, self._turns, sequence))
+        if self.size == 1 or last_tick < self._none_before:
+            self._none_before = last_tick
+        alike = self._ends.get(last_tick)
+        if alike is None:
+            self._ends[last_tick] = [(self._turns, sequence)]
+        else:
+            alike.append((self._turns, sequence))
 
     def leave(self, sequence: Sequence, *, under_way: bool) -> None:
         """Let go of a sequence and bring its figures up to date.
@@ -72,24 +78,40 @@ class Decoding:
         return self._growing[(self.ticks + ahead) % self._block_size]
 
     def ended(self) -> list[Sequence]:
-        """Return the sequences that have all their tokens now, in the batch's order. They are still in the group."""
+        """Return the sequences that have all their tokens now, in the batch's order; ask at each tick that ends some.
+
+        They are still in the group.
+        """
         found: list[Sequence] = []
-        ends = self._ends
-        while ends and ends[0][0] <= self.ticks:
-            _, turn, sequence = heappop(ends)
+        due = self._ends.get(self.ticks)
+        if due is None:
+            return found
+        del self._ends[self.ticks]
+        for turn, sequence in due:
             if sequence.decoding and sequence.turn == turn:
                 found.append(sequence)
         return found
 
     def until_end(self) -> int:
         """Return the iterations until the first sequence has all its tokens; 0 for an empty group."""
-        ends = self._ends
-        while ends:
-            tick, turn, sequence = ends[0]
+        if not self.size:
+            return 0
+        tick = self._none_before if self._none_before > self.ticks else self.ticks
+        while not self._ends_any(tick):
+            tick += 1
+        self._none_before = tick
+        return tick - self.ticks
+
+    def _ends_any(self, tick: int) -> bool:
+        """Tell whether any sequence has all its tokens at a tick; forget entries that are out of date."""
+        due = self._ends.get(tick)
+        if due is None:
+            return False
+        for turn, sequence in due:
             if sequence.decoding and sequence.turn == turn:
-                return tick - self.ticks
-            heappop(ends)
-        return 0
+                return True
+        del self._ends[tick]
+        return False
 
     def blocks_needed(self, iterations: int) -> int:
         """Return the blocks that so many iterations need that follow the one under way."""

@@ -5,8 +5,8 @@ is predicted to be done soonest goes first, less what it has waited. Whoever has
 before all of them, in the order of arrival: so nobody starves, and a prompt that is that old is overtaken by none.
 """
 
+import math
 from heapq import heappop, heappush
-from math import frexp
 from typing import Final
 
 from swingpool_control.placement.settings import PlacementSettings, RequestClass
@@ -14,6 +14,7 @@ from swingpool_control.placement.ticket import Ticket
 
 _BUCKETS: Final = 40
 _LEAST_S: Final = 1e-4
+_PER_OCTAVE: Final = 1.0 / math.log(2.0)
 
 
 _Entry = tuple[float, int, Ticket]
@@ -194,4 +195,5 @@ class PromptQueue:
 
 def _bucket(work_s: float) -> int:
     """Return the magnitude of a duration, in octaves of a tenth of a millisecond."""
-    return min(max(frexp(work_s / _LEAST_S)[1], 0), _BUCKETS - 1)
+    share = work_s / _LEAST_S
+    return min(int(math.log(share) * _PER_OCTAVE) + 1, _BUCKETS - 1) if 1.0 <= share < math.inf else 0

@@ -320,7 +320,9 @@ class Runner(Event):
         for request_id in progress.firsts:
             jobs[request_id].first(end_s)
         for request_id in progress.ended:
-            jobs.pop(request_id).ended(True, end_s)
+            job = jobs[request_id]
+            del jobs[request_id]
+            job.ended(True, end_s)
 
     # KV cache from elsewhere
 

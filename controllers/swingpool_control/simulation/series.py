@@ -218,7 +218,7 @@ class Series:
         return tuple(sorted((*self._stays, *open_ones), key=lambda stay: (stay.from_s, stay.worker)))
 
     def _at(self, time_s: float) -> _Sums:
-        index = int(time_s // self._width_s)
+        index = int(time_s / self._width_s)
         while index >= MOST_WINDOWS:
             pairs = [self._windows[number : number + 2] for number in range(0, len(self._windows), 2)]
             for pair in pairs:
@@ -226,7 +226,7 @@ class Series:
                     pair[0].include(pair[1])
             self._windows = [pair[0] for pair in pairs]
             self._width_s *= 2
-            index = int(time_s // self._width_s)
+            index = int(time_s / self._width_s)
         while len(self._windows) <= index:
             self._windows.append(_Sums())
         return self._windows[index]
