@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from swingpool_control.actions import Action
 from swingpool_control.api.status import Plan
+from swingpool_control.sizing.advice import Advice
 from swingpool_control.sizing.capacity import Shape
 from swingpool_control.sizing.coming import ComingMemory
 from swingpool_control.sizing.traffic import Traffic
@@ -50,6 +51,8 @@ class SizingMemory:
     """What had arrived at each observation of the last seconds."""
     reckoned: Reckoned | None = None
     """What the last step reckoned with; None if it knew of nothing."""
+    advice: Advice | None = None
+    """To the swing loop, by the last step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from swingpool_control.api.scaling import Scaling
 from swingpool_control.api.v1alpha1 import ReplicaMode, ScalingMode
 from swingpool_control.figures import Unknown
 from swingpool_control.sizing import (
+    advice,
     asked,
     backlog,
     coming,
@@ -61,6 +62,8 @@ def step(view: ClusterView, memory: SizingMemory, *, now_unix_s: float, forecast
         else Unknown("no forecast was asked for")
     )
     needed = _needs(view, facts, seen, traffic, ahead, now_unix_s=now_unix_s)
+    lately = None if isinstance(seen, Unknown) else advice.lately(came, seen, traffic)
+    advised = advice.of(view, facts, lately, memory.advice, now_unix_s=now_unix_s)
     decided = wanted.decide(
         facts,
         view.spec.scaling,
@@ -93,6 +96,7 @@ def step(view: ClusterView, memory: SizingMemory, *, now_unix_s: float, forecast
             traffic=traffic,
             coming=came,
             totals=memory.totals,
+            advice=advised,
             reckoned=None
             if isinstance(seen, Unknown)
             else Reckoned(at_unix_s=now_unix_s, prompt_tokens_per_s=seen.prompt_tokens_per_s),

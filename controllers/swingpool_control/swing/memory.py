@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from swingpool_control.actions import Action
 from swingpool_control.api.status import FlipRecord
 from swingpool_control.placement.limits import DeflectionLimits
+from swingpool_control.sizing.advice import Advice
 from swingpool_control.sizing.capacity import Shape
 from swingpool_control.sizing.demand import DEFAULT_SHAPE, Demand
 from swingpool_control.swing.balance import Balance
@@ -43,6 +44,8 @@ class SwingMemory:
     """When the router saw what was weighed last."""
     balance: tuple[Balance, ...] = ()
     """How each role is, and since when."""
+    advice: Advice | None = None
+    """What sizing last said of roles."""
     limits: DeflectionLimits | None = None
     """What pickers were told last; None if they go by the spec."""
     flips: tuple[FlipRecord, ...] = ()

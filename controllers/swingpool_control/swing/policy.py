@@ -14,7 +14,8 @@ from swingpool_control.observation import RouterObservation, WorkerObservation
 from swingpool_control.sizing import capacity, demand, objectives
 from swingpool_control.sizing.capacity import Capacity
 from swingpool_control.sizing.demand import Demand
-from swingpool_control.swing import balance, evidence, flip, rates, records, roles
+from swingpool_control.swing import balance, evidence, flip, guards, rates, records, roles
+from swingpool_control.swing.balance import SHORT
 from swingpool_control.swing.evidence import Evidence
 from swingpool_control.swing.guards import ROLES, observed
 from swingpool_control.swing.load import HOT, Asked, Seat, counted_sequences
@@ -121,6 +122,20 @@ def moves(memory: SwingMemory, options: Mapping[str, roles.Option]) -> tuple[rol
             chosen = option.uids[: gathered.workers]
             return tuple(roles.Move(uid=uid, to_role=option.to_role, reason=option.reason) for uid in chosen)
     return ()
+
+
+def advised(memory: SwingMemory, outlook: Outlook) -> tuple[roles.Move, ...]:
+    """Return the workers that should change their role now by what sizing says of the last minute.
+
+    Nobody moves while their own role is short by what the newest observation shows.
+    """
+    advice = memory.advice
+    if advice is None or not advice.lasts or outlook.loads[guards.other(advice.to_role)] >= SHORT:
+        return ()
+    gives = [seat for seat in outlook.seats if seat.role == guards.other(advice.to_role)]
+    movable = sorted((seat for seat in gives if seat.movable), key=lambda seat: (seat.held, seat.uid))
+    chosen = movable[: min(advice.workers, len(gives) - 1)]
+    return tuple(roles.Move(uid=seat.uid, to_role=advice.to_role, reason=advice.reason) for seat in chosen)
 
 
 def _gather(

@@ -126,7 +126,7 @@ class _Step:
         if isinstance(found, Unknown):
             return found
         self._mix(found.loads)
-        return policy.moves(self.memory, found.options)
+        return policy.moves(self.memory, found.options) or policy.advised(self.memory, found)
 
     def _mix(self, loads: Mapping[str, float]) -> None:
         """Tell pickers how far they may mix phases, when that changes."""
@@ -178,7 +178,7 @@ class _Step:
             message = f"{worker.pod}: {worker.role} to {move.to_role}: {move.reason}"
             self.actions.append(EmitEvent(type="Normal", reason="FlipDecided", message=message))
             begun.append(move)
-        self.memory = replace(self.memory, evidence=())
+        self.memory = replace(self.memory, evidence=(), advice=None)
         return f"flip {self._describe(tuple(begun))}" if begun else "hold: the last ready worker of a role stays"
 
     def _supersede(self, worker: WorkerView) -> None:

@@ -262,6 +262,7 @@ class Rounds:
         result = sizing.step(view, before, now_unix_s=now_unix_s)
         self.decisions.add(seen.key, SizingDecision(view=view, memory=before, now_unix_s=now_unix_s, result=result))
         memory.sizing_memory, memory.plan = result.memory, result.plan
+        memory.swing_memory = replace(memory.swing_memory, advice=result.memory.advice)
         self._say(memory, "sizing", result.summary)
         outcome = await self._act(seen, memory, reserve.carry_out(whole, result.actions, now_unix_s=now_unix_s))
         period_s = self.periods.sizing_s

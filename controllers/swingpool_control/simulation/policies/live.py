@@ -1,6 +1,6 @@
 """Ours: the live loops' own functions on their own periods; single features can be left out, to see their worth."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from swingpool_control.actions import SetLimits
 from swingpool_control.api.status import FlipRecord, InferenceClusterStatus
@@ -72,5 +72,6 @@ class Live:
             return
         sized = sizing.step(view, self._sizing_memory, now_unix_s=now_unix_s, forecast=self._features.forecast)
         self._sizing_memory = sized.memory
+        self._swing_memory = replace(self._swing_memory, advice=sized.memory.advice)
         self._size_next_unix_s = now_unix_s + sized.next_step_s
         board.act(sized.actions)
