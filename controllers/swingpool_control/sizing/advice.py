@@ -35,7 +35,7 @@ STEPS = 1
 """Closed steps of the history that the need is the mean of, beside the open one: half a minute at least."""
 
 TURNED = 0.4
-"""Share by which prompts now may be longer or shorter than those: beyond it the mix has turned, and the past is past."""
+"""Share by which prompts now may be longer or shorter than those: beyond that the mix has turned."""
 
 Counts = Mapping[tuple[str, str], int]
 """Workers by pool and role."""
