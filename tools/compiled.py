@@ -36,10 +36,6 @@ HOT = (
     "placement/*.py",
     "simulation/*.py",
     "sizing/recent.py",
-    "swing/*.py",
-    "figures.py",
-    "observation.py",
-    "view.py",
 )
 """What requests, iterations and events go through."""
 
