@@ -47,7 +47,7 @@ class Recorder:
 
     async def prefill(self, request: web.Request) -> web.StreamResponse:
         """Serve as prefill worker."""
-        if request.path == "/health":
+        if request.path in ("/health", "/metrics"):
             return web.Response()
         if request.path not in DECISION_PATHS:
             return await self.decode(request)
@@ -58,7 +58,7 @@ class Recorder:
 
     async def decode(self, request: web.Request) -> web.StreamResponse:
         """Serve as decode worker."""
-        if request.path == "/health":
+        if request.path in ("/health", "/metrics"):
             return web.Response()
         self.served.append(await _kept(request))
         if not self.pieces:

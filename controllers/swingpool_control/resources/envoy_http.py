@@ -9,6 +9,7 @@ from swingpool_control.resources.envoy_settings import (
     DECISION_PATHS,
     FORM_TYPE,
     HEALTH_PATH,
+    STREAMED_ABOVE_BYTES,
     TAG_FIRST_BODY_US,
     TOLD_HEADERS,
     TYPE,
@@ -20,6 +21,7 @@ from swingpool_control.resources.envoy_settings import (
 )
 
 PREFILL_TIMEOUT_S = 600
+_MOST_BYTES = 2**62
 STREAM_IDLE_TIMEOUT_S = 3600
 HOSTILE_HEADERS = (
     names.HEADER_DESTINATION,
@@ -197,21 +199,19 @@ def _routes() -> list[Config]:
         "idle_timeout": seconds(STREAM_IDLE_TIMEOUT_S),
         "max_stream_duration": {"max_stream_duration": "0s"},
     }
+    post = {"name": ":method", "string_match": {"exact": "POST"}}
+    generation = to_workers | {
+        "retry_policy": _retry_policy(GENERATION_IS_RETRIED_ON),
+        # A worker whose first token is overdue may yet be the first: nothing is taken from it.
+        "hedge_policy": {"hedge_on_per_try_timeout": True},
+    }
     decided = [
-        {
-            "name": path,
-            "match": {
-                "path": path,
-                "headers": [{"name": ":method", "string_match": {"exact": "POST"}}],
-            },
-            "route": to_workers
-            | {
-                "retry_policy": _retry_policy(GENERATION_IS_RETRIED_ON),
-                # A worker whose first token is overdue may yet be the first: nothing is taken from it.
-                "hedge_policy": {"hedge_on_per_try_timeout": True},
-            },
-        }
+        route
         for path in DECISION_PATHS
+        for route in (
+            _large({"name": f"{path}-large", "match": {"path": path, "headers": [post]}, "route": generation}),
+            {"name": path, "match": {"path": path, "headers": [post]}, "route": generation},
+        )
     ]
     others = to_workers | {"retry_policy": _retry_policy(OTHERS_ARE_RETRIED_ON)}
     form = {"name": "content-type", "string_match": {"prefix": FORM_TYPE, "ignore_case": True}}
@@ -221,6 +221,7 @@ def _routes() -> list[Config]:
         "route": others,
         "typed_per_filter_config": _per_route_ext_proc({"overrides": {"processing_mode": _processing_mode("NONE")}}),
     }
+    large = _large({"name": "v1-large", "match": {"prefix": "/v1/", "headers": []}, "route": others})
     passed = {"name": "v1", "match": {"prefix": "/v1/"}, "route": others}
     unknown = {
         "name": "unknown",
@@ -228,7 +229,21 @@ def _routes() -> list[Config]:
         "direct_response": {"status": 404},
         "typed_per_filter_config": _per_route_ext_proc({"disabled": True}),
     }
-    return [*decided, forms, passed, unknown]
+    return [*decided, forms, large, passed, unknown]
+
+
+def _large(route: Config) -> Config:
+    """Return a route for bodies that are not kept: they pass the picker piece by piece, unless they say no length.
+
+    What is larger than Envoy's buffer cannot be sent to a second worker either; Envoy sees to that by itself.
+    """
+    length = {"name": "content-length", "range_match": {"start": STREAMED_ABOVE_BYTES + 1, "end": _MOST_BYTES}}
+    match = route["match"]
+    streamed = {"overrides": {"processing_mode": _processing_mode("STREAMED")}}
+    return route | {
+        "match": match | {"headers": [*match["headers"], length]},
+        "typed_per_filter_config": _per_route_ext_proc(streamed),
+    }
 
 
 def _retry_policy(statuses: tuple[int, ...]) -> Config:

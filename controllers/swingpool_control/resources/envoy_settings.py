@@ -23,14 +23,17 @@ FORM_TYPE = "multipart/"
 PASSED_ON = ("authorization", "content-type", "traceparent", "tracestate", names.HEADER_REQUEST_ID)
 """Headers that the prefill leg carries too."""
 
-TOLD_HEADERS = (":method", ":path", *PASSED_ON, names.HEADER_CLASS, names.HEADER_TENANT)
+TOLD_HEADERS = (":method", ":path", "content-length", *PASSED_ON, names.HEADER_CLASS, names.HEADER_TENANT)
 """What the picker is told of a request's headers: each costs both sides, and no other says anything to it."""
 
 TAG_FIRST_BODY_US = "first_body_us"
 """Access-log tag: microseconds from the request's first byte to the first byte of the worker's body, `-` before it."""
 
 BUFFER_LIMIT_BYTES = 64 * 1024 * 1024
-"""Largest body: it is kept whole, for the picker and for retries."""
+"""Largest body that is kept whole, for the picker or for retries."""
+
+STREAMED_ABOVE_BYTES = 16 * 1024 * 1024
+"""A body that says to be larger goes through piece by piece, to one worker: four million tokens, or pictures."""
 
 TYPE = "type.googleapis.com/envoy"
 

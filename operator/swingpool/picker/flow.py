@@ -117,12 +117,13 @@ class Flow:
         self._queued_bytes = 0
         self._releases: set[asyncio.Task[LegResult]] = set()
 
-    async def passed(self, *, body: bytes | None = None, size: int = 0) -> Route | Reply:
+    async def passed(self, *, body: bytes | None = None, size: int = 0, generates: bool = False) -> Route | Reply:
         """Choose a worker for a request that is neither split nor counted.
 
         Args:
             body: the new body; None leaves the client's, if there is one.
             size: the body's bytes, as far as they are held here.
+            generates: whether it is a generation, which a decode worker serves rather than another.
         """
         with self._room(size) as there_is:
             ends_s = time.monotonic() + self._queue_timeout_s
@@ -130,6 +131,9 @@ class Flow:
                 left_s = ends_s - time.monotonic()
                 if not there_is or left_s <= 0 or not await self._changed(left_s):
                     return self._no_worker()
+        roster = self._fleet.dispatcher.roster
+        if generates and (decoder := roster.decoders.top()) is not None:
+            return Route(hosts=roster.hosts(decoder, most=MOST_HOSTS), body=body)
         return Route(hosts=tuple(account.worker for account in fewest[:MOST_HOSTS]), body=body)
 
     async def carried(self, raw: bytes, *, is_json: bool) -> Route | Reply:

@@ -14,7 +14,7 @@ KEEP_ALIVE_S = 4.0
 """Below the 5 s after which vLLM's server closes an idle connection."""
 
 CONNECT_TIMEOUT_S = 1.0
-PATIENCE_S = 1.0
+PATIENCE_S = 2.0
 """How long a worker may go on with what nobody waits for any more: only of what it tells can the blocks be freed."""
 
 LINGER_S = 5.0

@@ -1,6 +1,7 @@
 """What each worker gets of a request, field by field, and that the client gets the one answer as it was given."""
 
 import asyncio
+import io
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from swingpool_control.placement.limits import NO_DEFLECTION
 from swingpool_control.placement.settings import PlacementSettings
+from swingpool_control.resources.envoy import BUFFER_LIMIT_BYTES, STREAMED_ABOVE_BYTES
 from tests.support.recorder import KEPT, Recorder, recording
 from tests.support.router_client import ask, chat, completion
 from tests.support.router_stand import Stand
@@ -34,7 +36,7 @@ async def post(
     stand: Stand, session: aiohttp.ClientSession, path: str, body: Any, **headers: str
 ) -> tuple[int, bytes, dict[str, str]]:
     sent = {"content-type": "application/json"} | {name.replace("_", "-"): text for name, text in headers.items()}
-    async with session.post(stand.url + path, data=json.dumps(body), headers=sent) as response:
+    async with session.post(stand.url + path, data=io.BytesIO(json.dumps(body).encode()), headers=sent) as response:
         return response.status, await response.read(), dict(response.headers)
 
 
@@ -121,6 +123,35 @@ async def test_other_paths_pass_through_and_are_not_split(
     assert (await post(stand, session, path, body))[:2] == (200, recorder.answer)
     assert not recorder.legs
     assert [one.raw for one in recorder.served] == [json.dumps(body).encode()]
+
+
+@pytest.mark.parametrize(
+    ("path", "size"),
+    [("/v1/chat/completions", STREAMED_ABOVE_BYTES + 100_000), ("/v1/responses", BUFFER_LIMIT_BYTES + 5_000_000)],
+    ids=["not read", "not kept for a second try either"],
+)
+async def test_a_body_that_is_too_large_to_be_kept_passes_as_it_is(
+    stand: Stand, session: aiohttp.ClientSession, recorder: Recorder, path: str, size: int
+) -> None:
+    """Pictures, mostly."""
+    body = chat(metadata={"padding": "x" * size})
+    status, answer, _ = await post(stand, session, path, body)
+    assert (status, answer) == (200, recorder.answer), answer[:300]
+    assert not recorder.legs
+    assert [one.raw for one in recorder.served] == [json.dumps(body).encode()]
+
+
+@pytest.mark.parametrize("name", ["kv_transfer_params", "\\u006bv_transfer_param\\u0073"])
+async def test_parameters_of_transfers_in_a_large_body_are_refused(
+    stand: Stand, session: aiohttp.ClientSession, recorder: Recorder, name: str
+) -> None:
+    padded = json.dumps(chat(metadata={"padding": "x" * (STREAMED_ABOVE_BYTES + 100_000)}))
+    raw = f'{padded[:-1]}, "{name}": {json.dumps(STOLEN)}}}'.encode()
+    headers = {"content-type": "application/json"}
+    async with session.post(f"{stand.url}/v1/chat/completions", data=io.BytesIO(raw), headers=headers) as response:
+        assert response.status == 400
+        assert "kv_transfer_params" in (await response.json())["error"]["message"]
+    assert not recorder.served, "no worker got it whole"
 
 
 async def test_a_stream_comes_piece_by_piece(stand: Stand, session: aiohttp.ClientSession, recorder: Recorder) -> None:
