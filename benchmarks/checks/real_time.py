@@ -54,7 +54,9 @@ def check(run: Run) -> None:
     lasts_s = 10.0 if run.quick else 120.0
     run.say(f"a simulated worker driven for {lasts_s:.0f} s, {PER_S:g} requests/s")
     port = _free_port()
-    process = subprocess.Popen(_command(port), env={**os.environ, "PYTHONPATH": ""}, stderr=subprocess.DEVNULL)
+    # It must not close a connection just when the client takes it up again.
+    environment = {**os.environ, "PYTHONPATH": "", "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "600"}
+    process = subprocess.Popen(_command(port), env=environment, stderr=subprocess.DEVNULL)
     try:
         arrivals, answers = asyncio.run(_drive(port, lasts_s, run.seed))
     finally:
