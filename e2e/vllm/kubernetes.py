@@ -8,7 +8,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -172,8 +172,10 @@ def requests_of(stretches: Sequence[Stretch]) -> list[list[Asked]]:
     return found
 
 
-def check(system: System, environment: VLLMEnvironment, *, image: str, directory: Path, say: Progress) -> list[Finding]:
-    """Serve with vLLM in pods, change the load, and look at roles and answers."""
+def check(
+    system: System, environment: VLLMEnvironment, *, image: str, directory: Path, say: Progress
+) -> Iterator[Finding]:
+    """Serve with vLLM in pods, change the load, look at roles and answers; yield what is found as it is known."""
     system.delete_namespace(NAMESPACE)
     system.cluster.kubectl("create", "namespace", NAMESPACE)  # not a restricted one: the environment is on the node
     try:
@@ -187,9 +189,9 @@ def check(system: System, environment: VLLMEnvironment, *, image: str, directory
         wait_until("three workers that serve", lambda: len(_serving(system)), lambda n: n == 3, limit_s=START_S)
         url = wait_serving(system, NAMESPACE, CLUSTER, limit_s=60)
         say(f"the InferenceCluster serves after {time.monotonic() - begin_s:.0f} s")
-        found = asyncio.run(_load(system, url, say))
+        yield from asyncio.run(_load(system, url, say))
         say("a Job measures one of them")
-        return found + job.check(system, namespace=NAMESPACE, pod=_serving(system)[0].name, directory=directory)
+        yield from job.check(system, namespace=NAMESPACE, pod=_serving(system)[0].name, directory=directory)
     finally:
         system.delete_namespace(NAMESPACE)
 

@@ -31,7 +31,7 @@ def check(system: System, *, namespace: str, pod: str, directory: Path) -> list[
             str(output),
         ),
         *("--kv-bytes-per-token", "2048", "--max-batched-tokens", "2048", "--max-sequences", "2"),
-        *("--max-prompt-tokens", "48", "--tolerance", "0.5", "--least-repeats", "2", "--force"),
+        *("--max-prompt-tokens", "200", "--tolerance", "0.5", "--least-repeats", "2", "--force"),
         *("--job", "--image", system.image, "--config-map", NAME),
     ]
     environment = os.environ | {"KUBECONFIG": str(system.cluster.kubeconfig)}
