@@ -75,7 +75,7 @@ class Stream:
         """Bytes that have come since the peer was told last."""
         self.receiver: Receiver | None = None
         self._connection = connection
-        self._unsent: deque[bytes] = deque()
+        self._unsent: deque[memoryview] = deque()
         self._last: bytes | None = None
         """The header block that ends the answer once all is sent."""
 
@@ -91,7 +91,7 @@ class Stream:
             connection.window -= size
             connection.write(frame(_DATA, 0, self.number, data))
         else:
-            self._unsent.append(data)
+            self._unsent.append(memoryview(data))
             self.pump()
 
     def end(self, block: bytes) -> None:
@@ -126,7 +126,7 @@ class Stream:
             connection.close_stream(self)
 
 
-def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+def frame(kind: int, flags: int, stream: int, payload: bytes | memoryview) -> bytes:
     """Return a frame."""
     size = len(payload)
     return _FRAME.pack(size >> 8, size & 0xFF, kind, flags, stream) + payload
