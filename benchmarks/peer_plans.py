@@ -1,5 +1,6 @@
 """Plans for AIConfigurator's shapes, from its own figures of single workers, by the sizing programme."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,9 @@ SIZES = (1, 2, 4, 8)
 """Tensor parallel sizes of one worker."""
 PREFILL_BATCHES = (1, 2, 3, 4, 6, 8)
 DECODE_BATCHES = (*range(1, 32), *range(32, 128, 4), *range(128, 520, 8))
+CHUNKS = (128, 192, 256, 320, 384, 448, 512, 576, 640, 704, 768, 896, 1024, 1280, 1536, 2048, 3072, 4096, 6144, 8192)
+"""Tokens of prompts in an iteration of workers for both roles."""
+BOTH_BATCHES = (*range(1, 64), *range(64, 256, 4))
 TTFT_QUEUEING = 1.8
 """By which AIConfigurator multiplies a prefill's time to get the TTFT of a plan."""
 DEGRADED = {names.ROLE_PREFILL: 0.9, names.ROLE_DECODE: 0.92}
@@ -126,6 +130,40 @@ def together(answers: Answers, shape: Shape) -> Plan | None:
         requests_per_s=found["replicas_needed"] * found["seq/s"],
         ttft_ms=found["ttft"],
         tpot_ms=found["tpot"],
+    )
+
+
+def chunked(answers: Answers, shape: Shape) -> Plan | None:
+    """Return the plan of fewest accelerators with workers for both roles that cut prompts into chunks, judged."""
+    best: tuple[int, int, dict[str, Any]] | None = None
+    for size in SIZES:
+        try:
+            found = answers.ask(
+                shape.request(
+                    "both_roles",
+                    tensor_parallel_size=size,
+                    chunks=list(CHUNKS),
+                    batches=list(BOTH_BATCHES),
+                    ttft_ms=shape.ttft_ms,
+                    tpot_ms=shape.tpot_ms,
+                )
+            )
+        except RefusedError:
+            continue
+        if found:
+            workers = math.ceil(shape.requests_per_s / found["requests_per_s"])
+            if best is None or workers * size < best[0] * best[1]:
+                best = workers, size, found
+    if best is None:
+        return None
+    workers, size, found = best
+    judged = answers.ask(shape.request("worker", tensor_parallel_size=size, batch=found["batch"], chunk=found["chunk"]))
+    return Plan(
+        accelerators=workers * size,
+        words=f"{workers} x TP{size} of {found['batch']} in both roles, prompts in chunks of {found['chunk']}",
+        requests_per_s=workers * judged["requests_per_s"],
+        ttft_ms=judged["ttft_ms"],
+        tpot_ms=judged["tpot_ms"],
     )
 
 

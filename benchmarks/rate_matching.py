@@ -7,9 +7,9 @@ published split of 45 and 25.
 
 AIConfigurator: for each shape (model, system, lengths, objectives, rate) its `recommend` says how many accelerators it
 would take. Our plan uses its own figures of single workers: for each pair of tensor parallel sizes the programme
-chooses how many prefill and decode workers. The plan of fewest accelerators is then judged by AIConfigurator's own
-`estimate`: requests per second, TTFT (which has its factor for queueing in it) and TPOT. Where no split needs fewer
-accelerators than the workers for both roles that AIConfigurator recommends, those are the plan: a tie.
+chooses how many prefill and decode workers. Workers for both roles are another way: prompts cut into chunks, with the
+chunk and the batch that serve most within the objectives. The plan of fewest accelerators is judged by AIConfigurator's
+own `estimate`: requests per second, TTFT (for separate roles with its factor for queueing in it) and TPOT.
 """
 
 import sys
@@ -176,10 +176,9 @@ def _aiconfigurator(run: Run, answers: Answers) -> None:
             impossible.append(shape.name)
             run.say(f"{shape.name}: left out, AIConfigurator finds nothing within the objectives")
             continue
-        plan = peer_plans.split(answers, shape)
-        if plan is None or plan.accelerators >= theirs:
-            plans = [plan for plan in (plan, peer_plans.together(answers, shape)) if plan is not None]
-            plan = min(plans, key=lambda plan: plan.accelerators, default=None)
+        ways = (peer_plans.split, peer_plans.chunked, peer_plans.together)
+        plans = [plan for plan in (way(answers, shape) for way in ways) if plan is not None]
+        plan = min(plans, key=lambda plan: plan.accelerators, default=None)
         if plan is None:
             refused.append(shape.name)
             run.say(f"{shape.name}: no plan of ours, {theirs} theirs")

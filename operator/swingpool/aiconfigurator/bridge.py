@@ -1,8 +1,8 @@
 """A script for an interpreter that has AIConfigurator 0.12: requests in, answers out, one JSON object a line.
 
 It is run by path, never imported: that interpreter need not have Swingpool, nor this one AIConfigurator. Each request
-names what it `ask`s for: `recommend`, `workers`, `plan` or `points`. An answer has the request's `id`, and either
-`answer` or `error`.
+names what it `ask`s for: `recommend`, `workers`, `both_roles`, `worker`, `plan` or `points`. An answer has the `id` of
+the request, and either `answer` or `error`.
 """
 
 import copy
@@ -15,6 +15,9 @@ from typing import Any
 
 DATABASE = "HYBRID"
 """The mode in which `recommend` looks up its tables; estimates are taken in the same one."""
+
+FAR = 1.5
+"""Times of a token over the objective from which on larger batches are not looked at."""
 
 PREFILL_SCALE, DECODE_SCALE = 1.1, 1.08
 """By which its estimates of separate roles multiply latencies."""
@@ -95,6 +98,54 @@ def workers(request: dict[str, Any]) -> dict[str, Any]:
             }
         )
     return {"rows": rows}
+
+
+def both_roles(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the batch and chunk with which one worker for both roles serves most within the objectives, if any does.
+
+    `chunks` are tokens of prompts in an iteration. Its own search takes whole prompts only.
+    """
+    from aiconfigurator_core.sdk.backends.base_backend import BaseBackend
+
+    run, made = BaseBackend.run_agg, []
+
+    def noting(self: Any, *arguments: Any, **settings: Any) -> Any:
+        made.append((self, arguments, settings))
+        return run(self, *arguments, **settings)
+
+    BaseBackend.run_agg = noting
+    try:
+        _estimate(request, mode="agg", tp_size=request["tensor_parallel_size"], batch_size=1, ctx_tokens=512)
+    finally:
+        BaseBackend.run_agg = run
+    backend, (model, database, runtime), settings = made[0]
+    best: dict[str, Any] = {}
+    for chunk in request["chunks"]:
+        for batch in request["batches"]:
+            asked = copy.copy(runtime)
+            asked.batch_size = batch
+            summary = run(backend, model, database, asked, **(settings | {"ctx_tokens": chunk}))
+            if summary.check_oom() or summary.check_kv_cache_oom():
+                break
+            found = summary.get_result_dict()
+            if found["tpot"] > FAR * request["tpot_ms"]:
+                break
+            within = found["tpot"] <= request["tpot_ms"] and found["ttft"] <= request["ttft_ms"]
+            if within and float(found["seq/s"]) > best.get("requests_per_s", 0.0):
+                best = {"batch": batch, "chunk": chunk, "requests_per_s": float(found["seq/s"])}
+    return best
+
+
+def worker(request: dict[str, Any]) -> dict[str, Any]:
+    """Return what AIConfigurator estimates of one worker for both roles."""
+    found = _estimate(
+        request,
+        mode="agg",
+        tp_size=request["tensor_parallel_size"],
+        batch_size=request["batch"],
+        ctx_tokens=request["chunk"],
+    )
+    return {"requests_per_s": float(found.raw["seq/s"]), "ttft_ms": float(found.ttft), "tpot_ms": float(found.tpot)}
 
 
 def plan(request: dict[str, Any]) -> dict[str, Any]:
@@ -196,6 +247,8 @@ def _static_s(session: Any, mode: str, batch: int, tokens: int, figure: str) -> 
 ASKED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "recommend": recommend,
     "workers": workers,
+    "both_roles": both_roles,
+    "worker": worker,
     "plan": plan,
     "points": points,
 }
