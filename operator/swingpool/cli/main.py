@@ -7,7 +7,10 @@ import importlib
 
 import click
 
+from swingpool.compiled import core
+
 COMMANDS = {
+    "compile": "Compile the hot part of the core, for faster simulations and plans.",
     "explain": "Say why a cluster is as it is, and make recorded decisions again.",
     "crd": "Print the CustomResourceDefinition.",
     "manager": "Run the manager.",
@@ -19,6 +22,10 @@ COMMANDS = {
     "worker": "Run a simulated vLLM worker.",
 }
 """Command to its one-line help. Each is the click command `command` of the module `swingpool.cli.<command>`."""
+
+
+SIMULATING = frozenset({"simulate", "plan"})
+"""Commands that take the compiled core, if there is one."""
 
 
 class LazyGroup(click.Group):
@@ -34,6 +41,8 @@ class LazyGroup(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
+        if cmd_name in SIMULATING:
+            core.use()
         command: click.Command = importlib.import_module(f"swingpool.cli.{cmd_name}").command
         return command
 

@@ -1,46 +1,93 @@
 """Compiling the core is optional, and never leaves behind what is older than its sources."""
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from swingpool.cli.main import main
+from swingpool.compiled import core
 from tools import compiled
+
+WHERE = "import swingpool_control; print(swingpool_control.__file__)"
 
 
 @pytest.fixture
-def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def sources(tmp_path: Path) -> Path:
     """A copy of the core that may be changed."""
     copy = tmp_path / "swingpool_control"
     shutil.copytree(compiled.SOURCES, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(compiled, "SOURCES", copy)
-    monkeypatch.setattr(compiled, "BUILT", tmp_path / "compiled")
     return copy
 
 
+@pytest.fixture
+def built(tmp_path: Path) -> Path:
+    return tmp_path / "cache" / "compiled"
+
+
 def test_what_requests_go_through_is_compiled() -> None:
-    found = compiled.modules()
+    found = core.modules(compiled.SOURCES)
     for name in ("engine/batching", "placement/dispatcher", "simulation/runner"):
         assert f"swingpool_control/{name}.py" in found
     assert all((compiled.SOURCES.parent / name).is_file() for name in found)
 
 
-def test_any_change_of_the_sources_needs_another_folder(sources: Path) -> None:
-    before = compiled.folder()
-    assert compiled.folder() == before
+def test_any_change_of_the_sources_needs_another_folder(sources: Path, built: Path) -> None:
+    before = core.folder(sources, built)
+    assert core.folder(sources, built) == before
+    (sources / "engine" / "batching.so").write_bytes(b"made from the sources")
+    assert core.folder(sources, built) == before
     changed = sources / "names.py"
     changed.write_text(changed.read_text() + "\n")
-    assert compiled.folder() != before
+    assert core.folder(sources, built) != before
 
 
-def test_without_a_compiler_it_says_so(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_it_says_so(sources: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
-    with pytest.raises(compiled.NotCompiledError, match="no-such-compiler is not on the path"):
-        compiled.build()
-    assert not compiled.BUILT.exists()
+    with pytest.raises(core.NotCompiledError, match="no-such-compiler is not on the path"):
+        core.build(sources, built)
+    assert not built.exists()
 
 
-def test_what_was_compiled_is_not_compiled_again(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
-    compiled.folder().mkdir(parents=True)
-    assert compiled.build() == compiled.folder()
+    monkeypatch.setenv(core.CACHE, str(tmp_path))
+    result = CliRunner().invoke(main, ["compile"])
+    assert result.exit_code == 1
+    assert "there is no C compiler: no-such-compiler" in result.output
+
+
+def test_what_was_compiled_is_not_compiled_again(sources: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    core.folder(sources, built).mkdir(parents=True)
+    assert core.build(sources, built) == core.folder(sources, built)
+
+
+@pytest.mark.parametrize(
+    ("command", "environment", "is_used"),
+    [("simulate", {}, True), ("plan", {}, True), ("crd", {}, False), ("simulate", {core.CORE: "python"}, False)],
+)
+def test_simulations_take_what_was_compiled_from_these_sources(
+    tmp_path: Path, built: Path, command: str, environment: dict[str, str], is_used: bool
+) -> None:
+    """What lies in the folder is a mere copy here: only whether it is imported counts."""
+    target = core.folder(compiled.SOURCES, built)
+    shutil.copytree(compiled.SOURCES, target / core.PACKAGE, ignore=shutil.ignore_patterns("__pycache__"))
+    load = f"from swingpool.cli.main import main; main.get_command(None, {command!r}); {WHERE}"
+    ended = subprocess.run(
+        [sys.executable, "-c", load],
+        env={
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(compiled.SOURCES.parent),
+            core.CACHE: str(built.parent),
+            **environment,
+        },
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert (str(target) in ended.stdout) == is_used

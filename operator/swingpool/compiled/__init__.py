@@ -1,0 +1,1 @@
+"""The core, compiled: faster simulations from the same sources."""
