@@ -11,7 +11,9 @@ from typing import Final
 from swingpool_control.engine.work import Request
 from swingpool_control.observation import RouterObservation
 from swingpool_control.placement.account import Account, Leg
+from swingpool_control.placement.dispatcher import Dispatcher
 from swingpool_control.placement.limits import DeflectionLimits
+from swingpool_control.placement.overload import refusal
 from swingpool_control.placement.settings import STANDARD
 from swingpool_control.placement.ticket import Ticket
 from swingpool_control.simulation.events import Event, Later, Timeline, Waiting
@@ -172,6 +174,8 @@ class Router:
         self._members: dict[str, Member] = {}
         """By address, which is the pod's name here."""
         self.told = Told(settings)
+        self._refuses = placer if settings.overload and isinstance(placer, Dispatcher) else None
+        """Who refuses requests under overload; None if nobody does."""
         self._hop_s = settings.latencies.hop_s
         self._on_the_way = timeline.line()
         self._patience = Later(timeline, settings.queue_timeout_s)
@@ -234,7 +238,10 @@ class Router:
             now_s=now_s,
         )
         self.told.arrived(flight.tokens, now_s=now_s)
-        self._serve(flight)
+        if self._refuses is not None and refusal(self._refuses, flight, now_s) is not None:
+            self._end(flight, "refused")
+        else:
+            self._serve(flight)
 
     def _serve(self, flight: _Flight) -> None:
         tries = flight.tries

@@ -73,6 +73,8 @@ class Settings:
     """Seconds from a pod's creation to its first answer; None is what each pool's profile says."""
     swing_period_s: float = 1.0
     queue_timeout_s: float = 30.0
+    overload: bool = False
+    """Whether requests are refused that would wait for too long, by the spec, where placement is the live one."""
     window_s: float = 15.0
     prefix_caching: bool = True
     """Whether workers keep computed blocks; False is faster, and the same for traffic without prefixes."""

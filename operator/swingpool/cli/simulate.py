@@ -159,6 +159,7 @@ def command(
             transfer_share=transfer_failures,
         ),
         fabric_links=fabric_links,
+        overload=True,
         replicas=dict(replicas),
         startup_s=startup,
     )

@@ -47,3 +47,15 @@ def test_where_workers_go_by_arrival_alone_classes_change_nothing_at_them() -> N
     arrivals = mixed(20)
     urgent_s, others_s = ttft_s(wanted, arrivals, STATIC)
     assert urgent_s > others_s / 2
+
+
+@pytest.mark.parametrize("overload", [True, False])
+def test_what_would_wait_for_too_long_is_refused_where_that_is_asked_for(overload: bool) -> None:
+    router = {"type": "BuiltIn", "builtIn": {"overload": {"maxWait": "2s"}}}
+    settings = Settings(policy=POLICIES["no-deflection"], overload=overload)
+    result, outcomes = simulate(spec(POOLS, router=router), load(20, 30, prompt=600, output=10), settings)
+    assert result.finished
+    assert result.completed + result.refused == len(outcomes)
+    assert (result.refused > 0) == overload
+    worst_s = max(outcome.ttft_s or 0.0 for outcome in outcomes)
+    assert (worst_s < 4) == overload
