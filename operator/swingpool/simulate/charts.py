@@ -22,6 +22,8 @@ STATES = {
 GRID = "#e9ecef"
 ROW_PX = 240
 WORKER_PX = 22
+FIRST_LATENCY = 3
+"""Row of TTFT, beneath attainment and goodput."""
 
 Line = Callable[[Window], float | None]
 
@@ -56,7 +58,11 @@ def paid(results: tuple[Result, ...]) -> go.Figure:
 
 def load_and_capacity(results: tuple[Result, ...]) -> go.Figure:
     """Return what was asked, what each policy held against it, and what waited."""
-    chart = _rows("tokens asked per second", "accelerators held", "prompt tokens that wait")
+    drawn: list[tuple[str, Line]] = [("money per hour", lambda window: window.cost_per_hour)]
+    drawn.append(("watts drawn", lambda window: window.watts))
+    known = [(title, value) for title, value in drawn if any(value(one) is not None for one in results[0].windows)]
+    titles = ("tokens asked per second", "accelerators held", "prompt tokens that wait")
+    chart = _rows(*titles, *(title for title, _ in known))
     windows = results[0].windows
     asked: tuple[tuple[str, str, Line], ...] = (
         ("prompt tokens", STATES[names.ROLE_PREFILL], lambda window: window.prompt_tokens),
@@ -76,16 +82,19 @@ def load_and_capacity(results: tuple[Result, ...]) -> go.Figure:
     _by_policy(chart, results, lambda window: window.accelerators, row=2, shape="hv")
     chart.update_yaxes(rangemode="tozero", row=2, col=1)
     _by_policy(chart, results, lambda window: window.waiting_prompt_tokens, row=3, named=False)
+    for row, (_, value) in enumerate(known, 4):
+        _by_policy(chart, results, value, row=row, shape="hv", named=False)
     return chart
 
 
 def latencies(results: tuple[Result, ...]) -> go.Figure:
-    """Return attainment, TTFT and ITL over time, with the objectives."""
-    chart = _rows("met both objectives, %", "TTFT p95, s", "ITL p95, s")
+    """Return attainment, goodput, TTFT and ITL over time, with the objectives."""
+    chart = _rows("met both objectives, %", "goodput, requests per second", "TTFT p95, s", "ITL p95, s")
     _by_policy(chart, results, _attainment, row=1)
-    _by_policy(chart, results, lambda window: window.ttft_p95_s, row=2, named=False)
-    _by_policy(chart, results, lambda window: window.itl_p95_s, row=3, named=False)
-    for row, metric in ((2, "ttft"), (3, "itl")):
+    _by_policy(chart, results, _goodput, row=2, named=False)
+    _by_policy(chart, results, lambda window: window.ttft_p95_s, row=FIRST_LATENCY, named=False)
+    _by_policy(chart, results, lambda window: window.itl_p95_s, row=FIRST_LATENCY + 1, named=False)
+    for row, metric in ((FIRST_LATENCY, "ttft"), (FIRST_LATENCY + 1, "itl")):
         chart.update_yaxes(type="log", row=row, col=1)
         for objective in results[0].objectives:
             if objective.metric == metric:
@@ -147,7 +156,7 @@ def _limit(chart: go.Figure, results: tuple[Result, ...], objective: Attained, *
         mode="lines",
         name=f"objective ({objective.percentile})",
         legendgroup=f"objective {objective.percentile}",
-        showlegend=row == 2,
+        showlegend=row == FIRST_LATENCY,
         line={"color": "#c92a2a", "dash": "dash", "width": 1.2},
         hovertemplate=f"{objective.metric.upper()} {objective.percentile}: {objective.limit_s:g} s<extra></extra>",
         row=row,
@@ -179,6 +188,10 @@ def axes(chart: go.Figure, *, y: str, height: int) -> None:
 
 def _minutes(windows: Iterable[Window]) -> list[float]:
     return [window.from_s / 60 for window in windows]
+
+
+def _goodput(window: Window) -> float:
+    return window.good / max(1e-9, window.until_s - window.from_s)
 
 
 def _attainment(window: Window) -> float | None:
