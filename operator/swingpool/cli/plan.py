@@ -13,7 +13,7 @@ from swingpool.plan.manifest import manifest
 from swingpool.plan.offer import Offer, read
 from swingpool.plan.run import Plan, Planner
 from swingpool.simulate import cluster_file, output
-from swingpool.simulate.parameters import FILE, POSITIVE, Duration
+from swingpool.simulate.parameters import FILE, POSITIVE, Duration, PoolProfile
 from swingpool.traffic.lines import TrafficError
 from swingpool.traffic.read import FORMATS, Scaling, detect, tells_prefixes
 from swingpool.traffic.read import read as read_traffic
@@ -47,19 +47,6 @@ away where it still does. Shown besides: what was simulated, serving without dis
 the same latencies at p50 only. The InferenceCluster to apply goes to --output. Traffic is read as by `swingpool
 simulate`. Exit code 3: nothing on offer holds.
 """
-
-
-class PoolProfile(click.ParamType[tuple[str, str]]):
-    """A pool and its profile, such as `h200=profile.json`; a profile alone is for all pools."""
-
-    name = "[pool=]name|file"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        """Return the pool, empty for all, and the profile."""
-        if isinstance(value, tuple):
-            return value
-        pool, equals, profile = str(value).partition("=")
-        return (pool, profile) if equals else ("", pool)
 
 
 @click.command(help=HELP)

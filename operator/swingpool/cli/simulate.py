@@ -10,8 +10,9 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from swingpool.plan import offer
 from swingpool.simulate import cluster_file, output, tariff_file
-from swingpool.simulate.parameters import FILE, POSITIVE, Duration, Replicas
+from swingpool.simulate.parameters import FILE, POSITIVE, Duration, PoolProfile, Replicas
 from swingpool.simulate.run import Runs, run
 from swingpool.simulate.table import table
 from swingpool.traffic.jsonl import BLOCK_TOKENS
@@ -90,7 +91,13 @@ Ctrl-C ends the simulation and shows, and writes, what was found until then.
     show_default=True,
     help="Who decides; see above. Give it several times for a table side by side.",
 )
-@click.option("--profile", metavar="NAME|FILE", help="Performance profile of all pools. Default: as the spec says.")
+@click.option(
+    "--profile",
+    "profiles",
+    type=PoolProfile(),
+    multiple=True,
+    help="Performance profile of all pools, or of one. Default: as the spec says.",
+)
 @click.option(
     "--replicas", type=Replicas(), multiple=True, help="Workers at the start. Default: replicas.min or count."
 )
@@ -124,7 +131,7 @@ def command(
     traffic: Path,
     kind: str | None,
     policies: tuple[str, ...],
-    profile: str | None,
+    profiles: tuple[tuple[str, str], ...],
     replicas: tuple[tuple[str, int], ...],
     startup: float | None,
     rate: float,
@@ -173,7 +180,7 @@ def command(
         for path in (json_path, csv_path, series_path, page_path):
             if path is not None:
                 output.check(path, force=force)
-        described = cluster_file.read(cluster, profile_of=profile)
+        described = _described(cluster, profiles)
         if tariff_path is not None:
             settings = replace(settings, tariff=tariff_file.read(tariff_path))
         kind = kind or detect(traffic)
@@ -208,6 +215,13 @@ def command(
     ) as error:
         raise click.ClickException(str(error)) from error
     _leave(found)
+
+
+def _described(cluster: Path, profiles: tuple[tuple[str, str], ...]) -> cluster_file.ClusterFile:
+    found = cluster_file.read(cluster, profile_of=next((profile for pool, profile in profiles if not pool), None))
+    if any(pool for pool, _ in profiles):
+        return replace(found, models=offer.read(cluster, profiles).models)
+    return found
 
 
 def _first(given: int | None, otherwise: int) -> int:

@@ -1,5 +1,6 @@
 """The InferenceCluster to simulate, from the file that one would apply, and its profile."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from swingpool_control import names
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec, ProfileReference
 from swingpool_control.conditions.view import InvalidSpecError, parse_spec
 from swingpool_control.engine import profile
+from swingpool_control.engine.model import PerformanceModel
 
 
 class ClusterFileError(ValueError):
@@ -24,6 +26,8 @@ class ClusterFile:
     spec: InferenceClusterSpec
     profile_text: str | None
     """Text under the key that `spec.profile.configMap` names, if the file has that ConfigMap too."""
+    models: Mapping[str, PerformanceModel] | None = None
+    """By pool, where pools have profiles of their own; None for what the spec says."""
 
 
 def read(path: Path, *, profile_of: str | None) -> ClusterFile:

@@ -38,3 +38,16 @@ class Replicas(click.ParamType[tuple[str, int]]):
         if not equals or not count.isdecimal():
             self.fail(f"{value!r} is no POOL=N such as prefill=3", param, ctx)
         return pool, int(count)
+
+
+class PoolProfile(click.ParamType[tuple[str, str]]):
+    """A pool and its profile, such as `h200=profile.json`; a profile alone is for all pools."""
+
+    name = "[pool=]name|file"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """Return the pool, empty for all, and the profile."""
+        if isinstance(value, tuple):
+            return value
+        pool, equals, profile = str(value).partition("=")
+        return (pool, profile) if equals else ("", pool)

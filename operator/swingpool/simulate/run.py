@@ -13,7 +13,7 @@ from swingpool.simulate.cluster_file import ClusterFile
 from swingpool.simulate.collecting import seldom_collected
 from swingpool_control.simulation.cluster import Simulation
 from swingpool_control.simulation.outcome import Outcome
-from swingpool_control.simulation.policies.unswung import unswung, unswung_tariff
+from swingpool_control.simulation.policies.unswung import halved, unswung, unswung_tariff
 from swingpool_control.simulation.result import Result
 from swingpool_control.simulation.settings import Settings
 from swingpool_control.simulation.traffic import Arrival
@@ -63,8 +63,10 @@ def run(
     for settings in policies:
         name = settings.policy.name
         spec, replicas, tariff = cluster.spec, dict(settings.replicas), settings.tariff
+        known = cluster.models
         if not settings.policy.swings:
             tariff = unswung_tariff(spec, tariff)
+            known = None if known is None else halved(spec, known)
             spec, replicas = unswung(spec, replicas)
         told = None if request is None else (lambda outcome, name=name: request(name, outcome))
         simulation = Simulation(
@@ -73,6 +75,7 @@ def run(
             replace(settings, replicas=replicas, tariff=tariff, future=traffic),
             failures=Random(f"failures {failures_seed}"),  # noqa: S311 - reproducible, and no secret
             profile_text=cluster.profile_text,
+            known=known,
             ended=told,
         )
         interrupted = False

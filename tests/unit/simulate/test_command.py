@@ -4,6 +4,7 @@ import csv
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,6 +16,7 @@ from swingpool_control.simulation.cluster import Simulation
 
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLE = ROOT / "manifests" / "samples" / "simulated.yaml"
+DEMO = ROOT / "controllers" / "swingpool_control" / "engine" / "profiles" / "demo.json"
 LOAD = """\
 phases:
 - {seconds: 10, requestsPerSecond: 4, mix: [{promptTokens: {mean: 200, sigma: 0.3}, outputTokens: 10}]}
@@ -103,6 +105,26 @@ def test_ctrl_c_keeps_what_was_computed(traffic: Path, tmp_path: Path, monkeypat
     (only,) = json.loads(found.read_text())["results"]
     assert not only["finished"]
     assert only["completed"] > 0
+
+
+def test_pools_may_have_profiles_of_their_own(traffic: Path, tmp_path: Path) -> None:
+    slow = tmp_path / "slow.json"
+    slow.write_text(json.dumps(as_slow(json.loads(DEMO.read_text()))))
+    found = {}
+    for name, given in (("as they are", ()), ("slow", ("--profile", "demo", "--profile", f"decode={slow}"))):
+        path = tmp_path / f"found {name}.json"
+        result = simulate(traffic, "--policy", "static", *given, "--json", str(path))
+        assert result.exit_code == 0, result.output
+        found[name] = json.loads(path.read_text())["results"][0]
+    assert found["slow"]["itl"]["mean_s"] > 1.2 * found["as they are"]["itl"]["mean_s"]
+    refused = simulate(traffic, "--profile", "nowhere=demo")
+    assert "there is no pool nowhere" in refused.output
+
+
+def as_slow(content: dict[str, Any]) -> dict[str, Any]:
+    """Return a profile whose iterations take three times as long."""
+    content["step"]["base_s"] *= 3
+    return content
 
 
 def test_energy_and_carbon_stand_beside_the_others(traffic: Path, tmp_path: Path) -> None:

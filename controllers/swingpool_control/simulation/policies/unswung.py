@@ -5,12 +5,14 @@ Its workers are halved at the start, and either half may grow to all of them, so
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from swingpool_control import names
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec, Pool, PoolRole, ReplicaMode
 from swingpool_control.simulation.pods import at_creation
 from swingpool_control.simulation.tariff import Tariff
+
+Figure = TypeVar("Figure")
 
 
 def unswung(spec: InferenceClusterSpec, replicas: Mapping[str, int]) -> tuple[InferenceClusterSpec, dict[str, int]]:
@@ -43,18 +45,17 @@ def unswung(spec: InferenceClusterSpec, replicas: Mapping[str, int]) -> tuple[In
 
 def unswung_tariff(spec: InferenceClusterSpec, tariff: Tariff) -> Tariff:
     """Return the tariff for the spec without swing pools: both halves of one have its prices and powers."""
-    workers, draws = dict(tariff.workers), dict(tariff.draws)
+    return replace(tariff, workers=halved(spec, tariff.workers), draws=halved(spec, tariff.draws))
+
+
+def halved(spec: InferenceClusterSpec, by_pool: Mapping[str, Figure]) -> dict[str, Figure]:
+    """Return what is known by pool, for the spec without swing pools: both halves of one have what it has."""
+    found = dict(by_pool)
     for pool in spec.pools:
-        if pool.role is not PoolRole.SWING:
-            continue
-        for role in (PoolRole.PREFILL, PoolRole.DECODE):
-            if pool.name in tariff.workers:
-                workers[_name(pool, role)] = tariff.workers[pool.name]
-            if pool.name in tariff.draws:
-                draws[_name(pool, role)] = tariff.draws[pool.name]
-        workers.pop(pool.name, None)
-        draws.pop(pool.name, None)
-    return replace(tariff, workers=workers, draws=draws)
+        if pool.role is PoolRole.SWING and pool.name in found:
+            whole = found.pop(pool.name)
+            found |= {_name(pool, role): whole for role in (PoolRole.PREFILL, PoolRole.DECODE)}
+    return found
 
 
 def _half(pool: Pool, role: PoolRole, *, share: int, least: int) -> dict[str, Any]:
