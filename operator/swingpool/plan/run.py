@@ -6,6 +6,7 @@ from random import Random
 
 from rich.console import Console
 
+from swingpool.simulate.collecting import seldom_collected
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec, PoolRole, ReplicaMode, Replicas
 from swingpool_control.engine.model import PerformanceModel
 from swingpool_control.planning import check, cluster, variations
@@ -181,7 +182,9 @@ class Planner:
             prefix_caching=self._settings.prefix_caching,
         )
         failures = Random(0)  # noqa: S311 - nothing fails
-        return Simulation(spec, self._arrivals(), settings, failures=failures, known=models).run()
+        simulation = Simulation(spec, self._arrivals(), settings, failures=failures, known=models)
+        with seldom_collected():
+            return simulation.run()
 
     def _say(self, text: str) -> None:
         self._console.print(f"[dim]{text} ...[/dim]", highlight=False)
