@@ -79,6 +79,11 @@ class Stand:
         """What Envoy follows."""
         return self.directory / "eds" / "eds.json"
 
+    @property
+    def request_log(self) -> Path:
+        """Where the picker tells of each request."""
+        return self.directory / "requests.jsonl"
+
     def __enter__(self) -> "Stand":
         """Start the workers, the picker and Envoy."""
         for name, role in self.worker_names:
@@ -129,6 +134,7 @@ class Stand:
                 *("--grpc-socket", str(self.grpc_socket)),
                 *("--http-port", str(self.http_port), "--http-host", "127.0.0.1"),
                 *("--envoy-admin", f"127.0.0.1:{self.admin_port}", "--queue-timeout", str(QUEUE_TIMEOUT_S)),
+                *("--request-log", str(self.request_log)),
                 *("--log-format", "text", "--log-level", "debug"),
                 *self._key_arguments(),
             ],
