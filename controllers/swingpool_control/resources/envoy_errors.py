@@ -3,6 +3,7 @@
 from swingpool_control.resources.envoy_settings import BUFFER_LIMIT_BYTES, TYPE, Config
 
 _NO_PATH = "there is no such path; the API lives under /v1"
+_UNREAD = "kv_transfer_params are the router's own, and bodies must be JSON in UTF-8 that says so"
 _NO_KEY = "a valid API key is needed: Authorization: Bearer KEY"
 _LOCAL_ERRORS: tuple[tuple[tuple[str, ...], int, str], ...] = (
     (("OM",), 503, "the router is overloaded; try again later"),
@@ -20,6 +21,7 @@ def local_replies() -> Config:
     mappers = [
         _mapper({"and_filter": {"filters": [_status_is(404), outside]}}, 404, _NO_PATH),
         _mapper(_status_is(401), 401, _NO_KEY),
+        _mapper(_status_is(403), 403, _UNREAD),
         _mapper(_because("local_rate_limited"), 429, "too many requests; try again later"),
         _mapper(_status_is(413), 413, f"the body is larger than {BUFFER_LIMIT_BYTES} bytes"),
     ]

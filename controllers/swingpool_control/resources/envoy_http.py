@@ -19,6 +19,7 @@ from swingpool_control.resources.envoy_settings import (
     picker_service,
     seconds,
 )
+from swingpool_control.resources.envoy_unread import unread_filters
 
 PREFILL_TIMEOUT_S = 600
 _MOST_BYTES = 2**62
@@ -75,7 +76,13 @@ def connection_manager(settings: EnvoySettings) -> Config:
         # The first tokens of a long answer are told soon, not when it ends.
         "access_log_options": {"access_log_flush_interval": "0.5s"},
         "early_header_mutation_extensions": [_strip_hostile_headers()],
-        "http_filters": [_health_filter(), *access_filters(settings), _ext_proc_filter(), _router_filter()],
+        "http_filters": [
+            _health_filter(),
+            *access_filters(settings),
+            _ext_proc_filter(),
+            *unread_filters(),
+            _router_filter(),
+        ],
         "local_reply_config": local_replies(),
         "route_config": {
             "name": "router",

@@ -36,7 +36,11 @@ class Remote:
 
 def remote_of(params: Mapping[str, Any] | None) -> Remote | None:
     """Return where a request's KV cache waits; None if it names no place, or not a whole one."""
-    if not params or not params.get("do_remote_prefill") or any(params.get(name) is None for name in _FIELDS):
+    if (
+        not isinstance(params, Mapping)
+        or not params.get("do_remote_prefill")
+        or any(params.get(name) is None for name in _FIELDS)
+    ):
         return None
     blocks = params.get("remote_block_ids")
     if not isinstance(blocks, list) or not blocks:
