@@ -85,11 +85,14 @@ def decode_killed(stage: Stage) -> Facts:
 def pickers_killed(stage: Stage) -> Facts:
     """Kill every picker while it holds requests: Envoy must send each of those to a worker by itself."""
     computing = stage.workers(role=names.ROLE_PREFILL)
-    with _fault(computing, kind="slow", factor=300), _burst(stage) as records:
-        held = wait_for(
-            "prompts to be computed", lambda: sum(_seen(stage, one, "prefills_in_flight") for one in computing),
-            limit_s=30, every_s=0.02,
-        )  # fmt: skip
+    with _burst(stage) as records, _fault(computing, kind="slow", factor=300):
+        held = wait_until(
+            "prompts to be computed",
+            lambda: sum(_seen(stage, one, "prefills_in_flight") for one in computing),
+            lambda found: found >= len(computing),
+            limit_s=30,
+            every_s=0.02,
+        )
         pods = _routers(stage)
         for pod in pods:
             stage.system.cluster.kill_container(pod.namespace, pod.name, "picker", signal.SIGKILL)
