@@ -35,6 +35,31 @@ async def test_a_flip_is_followed_and_shown_by_traffic(stand: Stand, session: ai
     assert {answer.status for answer in answers} == {200}
 
 
+async def test_roles_that_change_all_the_time_lose_nothing(stand: Stand, session: aiohttp.ClientSession) -> None:
+    stop = asyncio.Event()
+    answers: list[Answer] = []
+
+    async def client(number: int) -> None:
+        while not stop.is_set():
+            body = completion(f"{number} two three", stream=number % 2 == 0)
+            answers.append(await ask(session, stand.url, body))
+
+    clients = [asyncio.create_task(client(number)) for number in range(6)]
+    for turn in range(16):
+        name = ("d0", "p0")[turn % 2]
+        role = "prefill" if (turn // 2) % 2 == 0 else "decode"
+        stand.set_role(role, name)
+
+        async def followed(role: str = role, name: str = name) -> bool:
+            return (await stand.worker(session, name)).role == role
+
+        await until_async(f"{name} is {role}", followed)
+    stop.set()
+    await asyncio.gather(*clients)
+    assert len(answers) > 16
+    assert {answer.status for answer in answers} == {200}
+
+
 async def test_an_answer_that_does_not_stream_shows_a_decode_too(stand: Stand, session: aiohttp.ClientSession) -> None:
     await stand.fault(session, "d0", kind="slow", factor=50)
     stand.set_role("draining", "d1", "p1")
