@@ -1,7 +1,7 @@
 """Which role lacks workers by the queueing model while the other has some to spare: sizing's word to the swing loop.
 
 The swing loop weighs the next seconds, and acts on slight advantages only after long. What lasts for a minute is
-weighed here, by what so many workers of a role sustain within its objective. Three in prefill may make more prompts
+weighed here, by the share that so many workers of a role will let be late. Three in prefill may make more prompts
 late than nine in decode do answers, though both are as busy: many workers share one queue, and decode is slow only when
 it is nearly full.
 """
@@ -10,23 +10,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from swingpool_control import names
+from swingpool_control.figures import Unknown
+from swingpool_control.sizing import objectives, sustained
 from swingpool_control.sizing.coming import ComingMemory
 from swingpool_control.sizing.demand import Demand
 from swingpool_control.sizing.history import Series
 from swingpool_control.sizing.need import Need
 from swingpool_control.sizing.pools import PoolFacts
+from swingpool_control.sizing.rates import HANDOVER
 from swingpool_control.sizing.traffic import Traffic
 from swingpool_control.swing.guards import ROLES, other, serving
 from swingpool_control.view import ClusterView
 
-LOADED = 0.7
-"""Load of a role, by what it sustains within its objective, below which it needs no help."""
+GAIN = 0.01
+"""Share of requests that must no longer be late for workers to move: noise about the best split is less."""
 
-GAIN = 0.12
-"""By how much the greater of both loads must fall for workers to move: noise about the best split does not."""
+SURE = 1.05
+"""What must hold: with so much less the present roles are as bad still, and with so much more others are as good."""
 
-STARVED = 10.0
-"""Load of a role that nobody serves."""
+LEAST = 0.001
+"""Share of requests for which one worker more moves with others."""
 
 LASTS_S = 14.0
 """How long it must have been so: two steps."""
@@ -73,65 +76,102 @@ def lately(came: ComingMemory, seen: Demand, traffic: Traffic) -> Need | None:
 
 
 def of(
-    view: ClusterView, facts: tuple[PoolFacts, ...], need: Need | None, before: Advice | None, *, now_unix_s: float
+    view: ClusterView,
+    facts: tuple[PoolFacts, ...],
+    traffic: Traffic,
+    need: Need | None,
+    before: Advice | None,
+    *,
+    now_unix_s: float,
 ) -> Advice | None:
     """Return which workers should change their role, None if none should.
 
     Args:
         view: the cluster.
         facts: facts of its pools.
+        traffic: lengths and burstiness of what comes in.
         need: what both roles must sustain; None if that is not known.
         before: the answer of the step before.
         now_unix_s: the time.
     """
-    if need is None:
-        return None
     counts = _counts(view)
-    loads = _loads(facts, counts, need)
-    for role in ROLES:
-        workers, then = _best(facts, counts, need, role)
-        if loads[role] < LOADED or then is None or max(then.values()) > loads[role] - GAIN:
-            continue
-        same = before is not None and before.to_role == role
-        since_unix_s = before.since_unix_s if same and before is not None else now_unix_s
-        moved = "one worker" if workers == 1 else f"{workers} workers"
-        return Advice(
-            to_role=role,
-            workers=workers,
-            since_unix_s=since_unix_s,
-            lasts=now_unix_s - since_unix_s >= LASTS_S,
-            reason=f"over a minute {role} is asked for {loads[role]:.2f} of what it sustains within its objective and "
-            f"{other(role)} for {loads[other(role)]:.2f}; with {moved} moved {then[role]:.2f} "
-            f"and {then[other(role)]:.2f}",
+    if need is None or not all(any(its == role and count for (_, its), count in counts.items()) for role in ROLES):
+        return None
+    most = sum(counts.values())
+    fewer = _Late(view, facts, traffic, need.scaled(1 / SURE), most=most)
+    more = _Late(view, facts, traffic, need.scaled(SURE), most=most)
+    now = {role: fewer.share(role, counts) for role in ROLES}
+    moved, then = min((_best(facts, counts, more, role) for role in ROLES), key=lambda one: sum(one[1].values()))
+    if moved is None or sum(then.values()) > sum(now.values()) - GAIN:
+        return None
+    same = before is not None and before.to_role == moved[0]
+    since_unix_s = before.since_unix_s if same and before is not None else now_unix_s
+    what = "one worker" if moved[1] == 1 else f"{moved[1]} workers"
+    told = {role: f"{now[role]:.1%} of {role}" for role in ROLES}
+    return Advice(
+        to_role=moved[0],
+        workers=moved[1],
+        since_unix_s=since_unix_s,
+        lasts=now_unix_s - since_unix_s >= LASTS_S,
+        reason=f"by the last half minute {told[ROLES[0]]} and {told[ROLES[1]]} will be late; with {what} moved to "
+        f"{moved[0]} {then[ROLES[0]]:.1%} and {then[ROLES[1]]:.1%}",
+    )
+
+
+class _Late:
+    """The share that will be late in each role, by its workers."""
+
+    def __init__(
+        self, view: ClusterView, facts: tuple[PoolFacts, ...], traffic: Traffic, need: Need, *, most: int
+    ) -> None:
+        self._facts = facts
+        ttft_s, itl_s = (
+            min(objectives.by_percentile(one).values()) for one in (view.spec.objectives.ttft, view.spec.objectives.itl)
         )
-    return None
+        self._shares: dict[str, tuple[float, ...]] = {}
+        self._unit: dict[str, float] = {}
+        for role, rate in need.by_role().items():
+            first = next(pool for pool in facts if role in pool.rates)
+            model = view.models[first.name]
+            coming = traffic.at_rate(rate)
+            self._unit[role] = max(1e-9, first.rates[role].best)
+            if isinstance(model, Unknown):
+                self._shares[role] = (0.0,) * most
+            elif role == names.ROLE_PREFILL:
+                kept_s = min(sustained.handover_s(model, itl_s=itl_s), HANDOVER * ttft_s)
+                self._shares[role] = sustained.late_prefills(
+                    model, traffic=coming, ttft_s=ttft_s, handover_s=kept_s, most=most
+                )
+            else:
+                self._shares[role] = sustained.late_decodes(model, traffic=coming, itl_s=itl_s, most=most)
+
+    def share(self, role: str, counts: Counts) -> float:
+        """Return the share with these workers; those of other pools count by what they sustain."""
+        able = sum(
+            counts.get((pool.name, role), 0) * pool.rates[role].best for pool in self._facts if role in pool.rates
+        )
+        shares = self._shares[role]
+        workers = round(able / self._unit[role])
+        return shares[min(workers, len(shares)) - 1] if workers > 0 else 1.0
 
 
-def _best(facts: tuple[PoolFacts, ...], counts: Counts, need: Need, role: str) -> tuple[int, dict[str, float] | None]:
-    """How many swing workers to give to a role so that the greater of both loads is least, and the loads then."""
+def _best(
+    facts: tuple[PoolFacts, ...], counts: Counts, late: _Late, role: str
+) -> tuple[tuple[str, int] | None, dict[str, float]]:
+    """How many swing workers to give to a role so that the least is late, and the shares then."""
     swings = [pool.name for pool in facts if len(pool.rates) == len(ROLES)]
     now = dict(counts)
-    best: tuple[int, dict[str, float] | None] = (0, None)
+    best: tuple[tuple[str, int] | None, dict[str, float]] = (None, {one: late.share(one, counts) for one in ROLES})
     for moved in range(1, sum(counts.get((name, other(role)), 0) for name in swings) + 1):
         giver = next(name for name in swings if now.get((name, other(role)), 0))
         now[giver, other(role)] -= 1
         now[giver, role] = now.get((giver, role), 0) + 1
-        loads = _loads(facts, now, need)
-        if best[1] is not None and max(loads.values()) >= max(best[1].values()):
+        if not any(its == other(role) and count for (_, its), count in now.items()):
             break
-        best = moved, loads
+        shares = {one: late.share(one, now) for one in ROLES}
+        if sum(shares.values()) < sum(best[1].values()) - LEAST:
+            best = (role, moved), shares
     return best
-
-
-def _loads(facts: tuple[PoolFacts, ...], counts: Counts, need: Need) -> dict[str, float]:
-    found = {}
-    for role, asked in need.by_role().items():
-        workers = sum(count for (_, its), count in counts.items() if its == role)
-        rate = sum(
-            counts.get((pool.name, role), 0) * pool.rates[role].at(workers) for pool in facts if role in pool.rates
-        )
-        found[role] = asked / rate if rate > 0 else STARVED
-    return found
 
 
 def _counts(view: ClusterView) -> dict[tuple[str, str], int]:

@@ -25,6 +25,8 @@ _EARLY_STEPS = 1
 """Steps by which what recurs may come earlier than before."""
 _BURST = 1.2
 """A rate above the upper bound by this factor, in two ticks in a row, is a burst."""
+_APART_S = 14.0
+"""Between ticks that are compared: a rate is that of some seconds."""
 _FALL = 1.2
 """A rate below the expected one by this factor is the end of a level."""
 _MOST_GROWTH = 1.5
@@ -210,7 +212,7 @@ def _unfitted(series: Series, rate: float) -> Forecast:
 
 def _is_burst(memory: ForecastMemory, *, now_unix_s: float) -> bool:
     """Tell whether the last two ticks lie above everything that was foretold for now."""
-    last = memory.history.ticks[-2:]
+    last = _apart(memory.history.ticks, 2)
     if not memory.fits or len(last) < 2:
         return len(last) == 2 and last[1][1] > _BURST * last[0][1]
     upper = max(_over(fit, now_unix_s=now_unix_s, horizon_s=0.0).upper for fit in memory.fits)
@@ -223,6 +225,15 @@ def _grown(ticks: tuple[tuple[float, float], ...], horizon_s: float) -> float:
     A single rise is a step, or the beginning of one in a window of some seconds; only two in a row are growth.
     """
     rate = ticks[-1][1]
-    slopes = [(later[1] - one[1]) / max(1.0, later[0] - one[0]) for one, later in pairwise(ticks[-3:])]
+    slopes = [(later[1] - one[1]) / max(1.0, later[0] - one[0]) for one, later in pairwise(_apart(ticks, 3))]
     slope = min(slopes) if len(slopes) == 2 else 0.0
     return min(rate + max(0.0, slope) * min(horizon_s, _GROWS_S), _MOST_GROWTH * rate)
+
+
+def _apart(ticks: tuple[tuple[float, float], ...], count: int) -> list[tuple[float, float]]:
+    """Return the last ticks that lie so far apart that each tells of other requests, oldest first."""
+    found = [ticks[-1]]
+    for tick in reversed(ticks):
+        if len(found) < count and found[-1][0] - tick[0] >= _APART_S:
+            found.append(tick)
+    return found[::-1]

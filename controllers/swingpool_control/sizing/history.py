@@ -84,4 +84,4 @@ class History:
         )
 
 
-_TICKS = 6
+_TICKS = 24

@@ -33,6 +33,10 @@ class Reckoned:
     at_unix_s: float
     prompt_tokens_per_s: float
     """Arriving."""
+    running_per_s: float
+    """Requests whose tokens were generated."""
+    ran_unix_s: float
+    """When: half a step ago at the least, for what comes to be compared with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,23 +63,34 @@ def arriving(demand: Demand, traffic: Traffic) -> Need:
     )
 
 
-def now(demand: Demand, traffic: Traffic, *, ttft_s: float, itl_s: float, waiting: Backlog) -> Need:
+def running_per_s(demand: Demand, traffic: Traffic, *, itl_s: float) -> float:
+    """Return requests per second whose tokens are generated now.
+
+    Args:
+        demand: what is asked now.
+        traffic: its lengths.
+        itl_s: the tightest ITL objective: with it, so many sequences ask for so many requests per second.
+    """
+    output = max(1.0, traffic.lengths.mean_output_tokens)
+    return max(demand.generated_tokens_per_s, demand.sequences / itl_s) / output
+
+
+def now(demand: Demand, traffic: Traffic, *, ttft_s: float, running: float, waiting: Backlog) -> Need:
     """Return the need of what arrives and of what waits or runs already.
 
     Args:
         demand: what is asked now.
         traffic: its lengths.
         ttft_s: the tightest TTFT objective: while requests wait for longer, what runs is what a backlog sends.
-        itl_s: the tightest ITL objective: with it, so many sequences ask for so many requests per second.
+        running: requests per second whose tokens are generated, now and a step ago: a moment's clump is no need, since
+            what workers sustain allows for such.
         waiting: what waits, or will when new workers can start on it. Its answers come as fast as its prompts.
     """
     lengths = traffic.lengths
     coming = arriving(demand, traffic)
     decode_per_s = coming.decode_per_s + waiting.requests / BACKLOG_S
     if waiting.requests <= ttft_s * coming.decode_per_s:
-        output = max(1.0, lengths.mean_output_tokens)
-        running_per_s = max(demand.generated_tokens_per_s, demand.sequences / itl_s) / output
-        decode_per_s = max(decode_per_s, running_per_s)
+        decode_per_s = max(decode_per_s, running)
     return Need(
         prefill_per_s=coming.prefill_per_s + waiting.prompt_tokens / BACKLOG_S / max(1.0, lengths.mean_prompt_tokens),
         decode_per_s=decode_per_s,

@@ -61,9 +61,10 @@ def step(view: ClusterView, memory: SizingMemory, *, now_unix_s: float, forecast
         if forecast
         else Unknown("no forecast was asked for")
     )
-    needed = _needs(view, facts, seen, traffic, ahead, now_unix_s=now_unix_s)
+    reckoned = _reckoned(view, seen, traffic, memory.reckoned, now_unix_s=now_unix_s)
+    needed = _needs(view, facts, seen, traffic, ahead, before=memory.reckoned, now_unix_s=now_unix_s)
     lately = None if isinstance(seen, Unknown) else advice.lately(came, seen, traffic)
-    advised = advice.of(view, facts, lately, memory.advice, now_unix_s=now_unix_s)
+    advised = advice.of(view, facts, traffic, lately, memory.advice, now_unix_s=now_unix_s)
     decided = wanted.decide(
         facts,
         view.spec.scaling,
@@ -97,9 +98,7 @@ def step(view: ClusterView, memory: SizingMemory, *, now_unix_s: float, forecast
             coming=came,
             totals=memory.totals,
             advice=advised,
-            reckoned=None
-            if isinstance(seen, Unknown)
-            else Reckoned(at_unix_s=now_unix_s, prompt_tokens_per_s=seen.prompt_tokens_per_s),
+            reckoned=reckoned,
         ),
         summary=planning.summary(plan),
         next_step_s=DRAIN_PERIOD_S if draining else PERIOD_S,
@@ -114,6 +113,10 @@ def _seen(view: ClusterView, memory: SizingMemory, shape: Shape, *, now_unix_s: 
     return watch.lately(seen, memory, view.router)
 
 
+RUNNING_S = 7.0
+"""How old what runs must be to be compared with."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Needs:
     now: Need
@@ -123,6 +126,23 @@ class _Needs:
     lasting: Need | None
 
 
+def _reckoned(
+    view: ClusterView, seen: Demand | Unknown, traffic: Traffic, before: Reckoned | None, *, now_unix_s: float
+) -> Reckoned | None:
+    """What the next step shall know of this one."""
+    if isinstance(seen, Unknown):
+        return None
+    running_per_s, ran_unix_s = need.running_per_s(seen, traffic, itl_s=_tightest(view)[1]), now_unix_s
+    if before is not None and now_unix_s - before.ran_unix_s < RUNNING_S:
+        running_per_s, ran_unix_s = before.running_per_s, before.ran_unix_s
+    return Reckoned(
+        at_unix_s=now_unix_s,
+        prompt_tokens_per_s=seen.prompt_tokens_per_s,
+        running_per_s=running_per_s,
+        ran_unix_s=ran_unix_s,
+    )
+
+
 def _needs(
     view: ClusterView,
     facts: tuple[PoolFacts, ...],
@@ -130,22 +150,31 @@ def _needs(
     traffic: Traffic,
     ahead: Coming | Unknown,
     *,
+    before: Reckoned | None,
     now_unix_s: float,
 ) -> _Needs:
     """What must be sustained: nothing that is known of, on an unknown demand, and then nothing goes down."""
     if isinstance(seen, Unknown):
         return _Needs(now=Need.nothing(), present=Need.nothing(), lasting=None)
-    ttft_s, itl_s = (
-        min(objectives.by_percentile(one).values()) for one in (view.spec.objectives.ttft, view.spec.objectives.itl)
-    )
+    ttft_s, itl_s = _tightest(view)
     waiting = backlog.expected(view, facts, seen, traffic, now_unix_s=now_unix_s)
-    now, lasting = need.now(seen, traffic, ttft_s=ttft_s, itl_s=itl_s, waiting=waiting), need.arriving(seen, traffic)
+    running = need.running_per_s(seen, traffic, itl_s=itl_s)
+    running = running if before is None else min(running, before.running_per_s)
+    now = need.now(seen, traffic, ttft_s=ttft_s, running=running, waiting=waiting)
+    lasting = need.arriving(seen, traffic)
     if isinstance(ahead, Unknown):
         return _Needs(now=now, present=now, lasting=lasting)
     then = ahead.need
     if ahead.traffic != traffic:
         then = coming.translated(then, pools.of(view, traffic=ahead.traffic), facts)
     return _Needs(now=now.at_least(then), present=now, lasting=lasting.at_least(then))
+
+
+def _tightest(view: ClusterView) -> tuple[float, float]:
+    """The tightest objectives of TTFT and ITL."""
+    given = view.spec.objectives.ttft, view.spec.objectives.itl
+    ttft_s, itl_s = (min(objectives.by_percentile(one).values()) for one in given)
+    return ttft_s, itl_s
 
 
 def _felt(decided: wanted.Wanted, facts: tuple[PoolFacts, ...], needed: _Needs, scaling: Scaling) -> Bound | None:

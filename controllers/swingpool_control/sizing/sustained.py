@@ -16,7 +16,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincc, gammaln, ndtri
+from scipy.special import gammaincc, gammaln, ndtr, ndtri
 
 from swingpool_control.engine.model import PerformanceModel, prefill_s
 from swingpool_control.sizing.queueing import Group, prefill_rate
@@ -251,3 +251,57 @@ def _lasting(lengths: Lengths) -> float:
         total += (left / lengths.weight) ** 2 * (tokens - before)
         left, before = left - weight, tokens
     return min(1.0, total / lengths.mean_output_tokens) if lengths.mean_output_tokens > 0 else 1.0
+
+
+# What is late
+
+
+def late_prefills(
+    model: PerformanceModel, *, traffic: Traffic, ttft_s: float, handover_s: float, most: int
+) -> tuple[float, ...]:
+    """Return the share of requests whose first token is late, with 1, 2, ... workers, at the traffic's own rate.
+
+    Args:
+        model: the workers' model.
+        traffic: rate, lengths, burstiness and cached share.
+        ttft_s: the objective.
+        handover_s: what of it goes to waiting for decode workers' steps.
+        most: number of workers up to which shares are returned.
+    """
+    service = _service(Group(model=model, workers=1), traffic.lengths, traffic.cached_share)
+    counts = np.arange(1, most + 1, dtype=np.float64)
+    rates = np.full_like(counts, traffic.requests_per_s)
+    full = traffic.requests_per_s * service.full_s / counts >= 1.0
+    within = _within(service, traffic.arrival_scv, counts, rates, limit_s=ttft_s - handover_s)
+    return tuple(np.where(full, 1.0, 1.0 - within).tolist())
+
+
+def late_decodes(model: PerformanceModel, *, traffic: Traffic, itl_s: float, most: int) -> tuple[float, ...]:
+    """Return the share of tokens that come late, with 1, 2, ... workers, at the traffic's own rate.
+
+    Args:
+        model: the workers' model.
+        traffic: rate, lengths and burstiness.
+        itl_s: the objective.
+        most: number of workers up to which shares are returned.
+    """
+    context = max(1.0, traffic.lengths.mean_context_tokens)
+    room = min(float(model.max_sequences), KV_FILL * model.kv_capacity_tokens / context)
+    fits = min(room, _most_sequences(model, context, itl_s))
+    found = []
+    for workers in range(1, most + 1):
+        tokens_per_s = traffic.output_tokens_per_s / workers
+        if fits < 1 or fits / _step_s(model, fits, context) <= tokens_per_s:
+            found.append(1.0)
+            continue
+        low, high = 0.0, fits
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            enough = middle / _step_s(model, middle, context) >= tokens_per_s
+            low, high = (low, middle) if enough else (middle, high)
+        count, mean = np.array([float(workers)]), np.array([high])
+        typical, above = (
+            float(_at_percentile(model, traffic, count, mean, level=level)[0]) for level in (0.5, float(ndtr(1.0)))
+        )
+        found.append(float(ndtr((typical - fits) / max(1e-9, above - typical))))
+    return tuple(found)

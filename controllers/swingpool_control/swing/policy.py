@@ -18,7 +18,7 @@ from swingpool_control.swing import balance, evidence, flip, guards, rates, reco
 from swingpool_control.swing.balance import SHORT
 from swingpool_control.swing.evidence import Evidence
 from swingpool_control.swing.guards import ROLES, observed
-from swingpool_control.swing.load import HOT, Asked, Seat, counted_sequences
+from swingpool_control.swing.load import HORIZON_S, HOT, Asked, Seat, counted_sequences
 from swingpool_control.swing.memory import SwingMemory
 from swingpool_control.swing.rescue import held
 from swingpool_control.view import ClusterView, WorkerView
@@ -174,11 +174,19 @@ def _asked(
     generated = sum(min(seat.tokens_per_s, seat.capacity.decode_tokens_per_s * HOT) for seat in decoders)
     # While the load turns, the lengths of answers are still those of what is over.
     wanted = 0.0 if arriving.turned else arriving.requests_per_s * now.shape.osl_tokens
+    sequences = counted_sequences(decoders)
+    if not arriving.turned:
+        # Answers that end before a flip has worked are no reason for one: in their place come those that arrive.
+        answer_s = now.shape.osl_tokens * objectives.mean_itl_s(view.spec.objectives)
+        lasting = min(1.0, answer_s / HORIZON_S)
+        sequences = lasting * sequences + (1.0 - lasting) * arriving.requests_per_s * answer_s
+        generated = lasting * generated + (1.0 - lasting) * wanted
+        growth_per_s *= lasting
     return Asked(
         prompt_tokens_per_s=arriving.prompt_tokens_per_s * (1.0 - cached),
         queued_tokens=max(0.0, now.pending_tokens - bound),
         output_tokens_per_s=max(generated, wanted),
-        sequences=counted_sequences(decoders),
+        sequences=sequences,
         kv_tokens=sum(min(seat.kv_tokens, seat.capacity.kv_tokens) for seat in decoders),
         growth_per_s=growth_per_s,
         ttft_s=objectives.mean_ttft_s(view.spec.objectives),

@@ -1,4 +1,4 @@
-"""What sizing says of roles: by what so many workers sustain, over half a minute or more, and where it helps much."""
+"""What sizing says of roles: by what will be late with so many workers, over half a minute or more, where it helps."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ def said(
     view = made.view()
     facts = pools.of(view, traffic=TRAFFIC)
     need = Need(prefill_per_s=prefill_per_s, decode_per_s=decode_per_s, kv_tokens=0.0)
-    return advice.of(view, facts, need, before, now_unix_s=T0 + at_s)
+    return advice.of(view, facts, TRAFFIC, need, before, now_unix_s=T0 + at_s)
 
 
 def test_the_role_that_lacks_workers_gets_as_many_as_even_it_out() -> None:
@@ -53,14 +53,14 @@ def test_the_role_that_lacks_workers_gets_as_many_as_even_it_out() -> None:
     assert said(evened, 9.0, 9.0) is None
 
 
-@pytest.mark.parametrize(("prefill", "need"), [(5, 6.0), (2, 1.0)])
-def test_what_is_even_or_has_slack_stays(prefill: int, need: float) -> None:
+@pytest.mark.parametrize(("prefill", "need"), [(5, 6.0), (2, 1.0), (2, 100.0)])
+def test_what_is_even_has_slack_or_cannot_be_mended_stays(prefill: int, need: float) -> None:
     assert said(fleet(prefill, 10 - prefill), need, need) is None
 
 
 def test_nothing_is_said_of_nothing() -> None:
     view = fleet(2, 8).view()
-    assert advice.of(view, pools.of(view, traffic=TRAFFIC), None, None, now_unix_s=T0) is None
+    assert advice.of(view, pools.of(view, traffic=TRAFFIC), TRAFFIC, None, None, now_unix_s=T0) is None
 
 
 def test_the_swing_loop_follows_what_lasts_and_no_more() -> None:
