@@ -101,7 +101,7 @@ def decode_load(seats: Sequence[Seat], asked: Asked) -> float:
     coming = asked.sequences + HORIZON_S * asked.growth_per_s
     able = sum(seat.capacity.decode_sequences for seat in seats)
     if able <= 0:
-        return STARVED if coming + asked.output_tokens_per_s > 0 else 0.0
+        return STARVED if coming + asked.output_tokens_per_s + asked.kv_tokens > 0 else 0.0
     rate = sum(seat.capacity.decode_tokens_per_s for seat in seats)
     room = sum(seat.capacity.kv_tokens for seat in seats)
     return max(asked.output_tokens_per_s / max(rate, 1e-9), coming / able, asked.kv_tokens / max(room, 1e-9))
