@@ -39,12 +39,13 @@ MODEL_WITHIN = 0.15
 SIMULATOR_WITHIN = 0.20
 FRESH_S, PAIR_S = 90.0, 300.0
 FLIP_EVERY_S = 30.0
-FRESH_PER_S, PAIR_PER_S = 0.5, 0.25
+FRESH_PER_S, PAIR_PER_S = 0.6, 0.3
 """So that two servers seldom compute at once: on one machine each slows the other, which no profile of one tells."""
-HOP_REPEATS, HOP_TOKENS = 15, 32
+HOP_REPEATS, HOP_TOKENS = 25, 32
 SEQUENCES, BATCHED_TOKENS, LONGEST = 8, 512, 1024
-KV_BYTES_PER_TOKEN = 2 * 8 * 4 * 64 * 4
-"""Keys and values, 8 layers, 4 KV heads of 64, float32: the small model's."""
+KV_BYTES_PER_TOKEN = 2 * 8 * 2 * 64 * 4
+"""Keys and values, 8 layers, 2 KV heads of 64, float32: the small model's."""
+PROMPT_TOKENS, OUTPUT_TOKENS = (50, 450), (4, 16)
 SERVER = ("--max-num-batched-tokens", str(BATCHED_TOKENS), "--max-num-seqs", "16", "--no-async-scheduling")
 """Without a device that computes beside it, vLLM's scheduling ahead computes each step before it tells what the last
 one gave: every token comes a step late, and a request that joins waits two steps more. Our engine's model does not."""
@@ -103,8 +104,17 @@ def _profile(run: Run, stand: Stand) -> str:
         *(str(Path(sys.executable).with_name("swingpool")), "profile", "measure", stand.servers[WORKERS[0]].url),
         *("--pair", stand.servers[WORKERS[1]].url, "--accelerator", "CPU", "--name", "small-cpu"),
         *("--kv-bytes-per-token", str(KV_BYTES_PER_TOKEN), "--max-batched-tokens", str(BATCHED_TOKENS)),
-        *("--max-sequences", str(SEQUENCES), "--max-prompt-tokens", "400", "--startup-s", "60", "--tolerance", "0.06"),
-        *("--least-repeats", "3", "--force", "-o", str(output)),
+        *(
+            "--max-sequences",
+            str(SEQUENCES),
+            "--max-prompt-tokens",
+            str(PROMPT_TOKENS[1]),
+            "--startup-s",
+            "60",
+            "--tolerance",
+            "0.06",
+        ),
+        *("--least-repeats", "6", "--force", "-o", str(output)),
     ]
     begin_s = time.monotonic()
     subprocess.run(command, check=True)
@@ -144,8 +154,8 @@ def _requests(count: int, rng: Random) -> list[Asked]:
     return [
         Asked(
             number=number,
-            prompt=tuple(rng.randrange(WORDS) for _ in range(rng.randint(20, 200))),
-            output_tokens=rng.randint(4, 16),
+            prompt=tuple(rng.randrange(WORDS) for _ in range(rng.randint(*PROMPT_TOKENS))),
+            output_tokens=rng.randint(*OUTPUT_TOKENS),
             stream=True,
             chat=False,
         )

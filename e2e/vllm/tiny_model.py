@@ -8,9 +8,10 @@ import sys
 
 SHAPES = {
     "tiny": {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4},
-    "small": {"hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 8, "num_attention_heads": 8},
+    "small": {"hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 8, "num_attention_heads": 4},
 }
-"""Tiny is for checks of answers; small computes long enough for its times to be those of an engine."""
+"""Tiny is for checks of answers. Small computes prompts long enough for their times to be those of an engine, and has
+weights (24 MB) that fit into a processor's cache: a decode step would else take what neighbours leave of the memory."""
 
 VOCABULARY = 512
 CONTEXT = 4096

@@ -41,7 +41,7 @@ class Journal:
         return point in self.samples
 
     def add(self, point: Point, samples: tuple[float, ...], *, spread: tuple[float, ...] = ()) -> None:
-        """Keep a point's samples, and how times between tokens spread; they are on the disk when this returns."""
+        """Keep all samples of a point, instead of those that there were; they are on the disk when this returns."""
         self.samples[point] = samples
         line: dict[str, Any] = {"point": asdict(point), "seconds": [round(sample, 7) for sample in samples]}
         if spread:

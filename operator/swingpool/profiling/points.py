@@ -44,8 +44,8 @@ class Sampler:
         self._random = random
         self._prompts: tuple[Point | None, list[list[int]]] = (None, [])
         """Those of the point that is being measured: once they are in the prefix cache, they stay there."""
-        self.gaps_s: list[float] = []
-        """Times between tokens of decode steps, since whoever reads it emptied it."""
+        self.gaps_s: dict[Point, list[float]] = {}
+        """Times between tokens of decode steps, by point."""
 
     async def sample(self, point: Point) -> float:
         """Return one sample, in seconds.
@@ -59,7 +59,7 @@ class Sampler:
             case Kind.DECODE:
                 streams, _ = await self._decoding(point, beside=None)
                 steps = together(streams)
-                self.gaps_s += [gap for gaps in steps for gap in gaps]
+                self.gaps_s.setdefault(point, []).extend(gap for gaps in steps for gap in gaps)
                 return step_s(steps)
             case Kind.MIXED:
                 streams, prompt = await self._decoding(point, beside=self._prompt(point.prompt_tokens))

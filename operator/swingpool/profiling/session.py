@@ -1,7 +1,8 @@
-"""A run of all points: bounded, repeated until sure, stopped by the first error, and told point by point."""
+"""A run of all points: bounded, in rounds until sure, stopped by the first error, and told point by point."""
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from swingpool.profiling import estimate, worker_facts
 from swingpool.profiling.journal import Journal
@@ -10,6 +11,8 @@ from swingpool.profiling.points import Sampler
 from swingpool.profiling.wire import WorkerClient
 
 IDLE_POLL_S = 1.0
+PER_VISIT = 2
+"""Samples of a point before the next one's turn."""
 
 Say = Callable[[str], None]
 
@@ -45,22 +48,39 @@ async def run(
         WorkerError: the worker failed; what was measured before is kept.
         BusyError: others use the worker.
     """
-    missing = [point for point in points if point not in journal]
+    judged = partial(estimate.enough, tolerance=tolerance, least=least_repeats)
+    missing = [point for point in points if not judged(journal.samples.get(point, ()))]
     if len(missing) < len(points):
         say(f"{len(points) - len(missing)} of {len(points)} points were measured before")
-    for number, point in enumerate(missing, start=1):
-        await _idle(worker, wait_s=wait_s, say=say)
+    total, done = len(missing), 0
+    # In rounds: what a machine is for a while, slow or quick, shows in every point's interval, and not as a difference
+    # between points.
+    while missing:
+        still = []
+        for point in missing:
+            await _idle(worker, wait_s=wait_s, say=say)
+            samples = await _visit(point, sampler, journal)
+            if not judged(samples):
+                still.append(point)
+                continue
+            done += 1
+            found = estimate.estimate(samples)
+            say(
+                f"{done} of {total}: {point.name}: {found.seconds * 1e3:.2f} ms, "
+                f"within {found.half_interval:.1%} after {found.repeats} repeats"
+            )
+        missing = still
+
+
+async def _visit(point: Point, sampler: Sampler, journal: Journal) -> tuple[float, ...]:
+    """Take a few more samples of a point; return all there are."""
+    before = journal.samples.get(point, ())
+    if not before:
         await sampler.sample(point)  # the first of a kind is slower: buffers and compiled code are made
-        sampler.gaps_s.clear()
-        samples: list[float] = []
-        while not estimate.enough(samples, tolerance=tolerance, least=least_repeats):
-            samples.append(await sampler.sample(point))
-        journal.add(point, tuple(samples), spread=estimate.spread(sampler.gaps_s))
-        found = estimate.estimate(samples)
-        say(
-            f"{number} of {len(missing)}: {point.name}: {found.seconds * 1e3:.2f} ms, "
-            f"within {found.half_interval:.1%} after {found.repeats} repeats"
-        )
+        sampler.gaps_s.pop(point, None)
+    samples = (*before, *[await sampler.sample(point) for _ in range(PER_VISIT)])
+    journal.add(point, samples, spread=estimate.spread(sampler.gaps_s.get(point, ())))
+    return samples
 
 
 async def _idle(worker: WorkerClient, *, wait_s: float, say: Say) -> None:
