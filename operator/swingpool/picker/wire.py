@@ -263,6 +263,8 @@ def _parse_head(head: bytes) -> _Head:
     chunked = fields.get(b"transfer-encoding", b"").lower() == b"chunked"
     code = int(status)
     length = fields.get(b"content-length", b"0" if code in (204, 304) else None)
+    if length is not None and not (length.isdigit() and int(length) <= MOST_BODY_BYTES):
+        raise ValueError(f"a length of {length[:30]!r}")
     keep = fields.get(b"connection", b"close" if version == b"HTTP/1.0" else b"keep-alive").lower() != b"close"
     return _Head(
         status=code,

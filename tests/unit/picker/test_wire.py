@@ -118,6 +118,8 @@ async def test_a_connection_that_was_closed_while_idle_is_replaced(serve: Serve)
         OK + b"transfer-encoding: chunked\r\n\r\n5\r\nhel",
         b"SSH-2.0-OpenSSH\r\n\r\n",
         OK + b"content-length: many\r\n\r\n",
+        OK + b"content-length: -1\r\n\r\nx",
+        OK + b"content-length: 99999999999999\r\n\r\nx",
         OK + b"transfer-encoding: chunked\r\n\r\nzz\r\n",
         b"\r\n\r\n",
     ],
