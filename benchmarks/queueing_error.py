@@ -35,7 +35,7 @@ from swingpool_control.simulation.policies.live import Features, Live
 from swingpool_control.simulation.settings import Settings
 from swingpool_control.simulation.traffic import Arrival
 from swingpool_control.sizing import workload
-from swingpool_control.sizing.queueing import Group, Prediction, decode_rate, predict, prefill_rate, prompt_work
+from swingpool_control.sizing.queueing import Floats, Group, Prediction, decode_rate, predict, prefill_rate, prompt_work
 from swingpool_control.sizing.traffic import LengthBin, Lengths, Traffic, lengths_of
 
 TRACES = {kind: f"traces/AzureLLMInferenceTrace_{kind}.csv" for kind in ("conv", "code")}
@@ -162,6 +162,7 @@ class Judge:
         self._run = run
         # By prompt length, so that even draws are even over prompts.
         self._pairs = {kind: sorted(found) for kind, found in pairs.items()}
+        self._work: dict[tuple[str, str], tuple[Floats, Floats, Floats]] = {}
         self._lengths = {kind: lengths_of(found) for kind, found in pairs.items()}
         self._models: dict[str, PerformanceModel] = {name: built_in(name).model() for name in PROFILES}
 
@@ -205,18 +206,22 @@ class Judge:
 
     def _in_the_long_run(self, point: Point, rate: float, asked: Requests) -> float:
         """Return how many times as long p95 is in the long run as with these requests, by the work that they found."""
-        model, lengths = self._models[point.profile], self._lengths[point.kind]
-        work, weights, alone_s = prompt_work(model, lengths, 0.0)
-        work_s = point.load / rate
-        (long,) = workload.waits(work, weights, scv=point.variation**2, load=point.load, levels=(LEVEL,))
-        mine, _, mine_alone_s = prompt_work(model, Lengths(bins=tuple(_bin(pair) for pair in asked.pairs)), 0.0)
-        (short,) = workload.found_waits(
+        model, work_s = self._models[point.profile], point.load / rate
+        if (point.profile, point.kind) not in self._work:
+            self._work[point.profile, point.kind] = prompt_work(model, _each(self._pairs[point.kind]), 0.0)
+        all_work, all_alone_s, weights = self._work[point.profile, point.kind]
+        (long,) = workload.sojourns(
+            all_work, all_alone_s / work_s, weights, scv=point.variation**2, load=point.load, levels=(LEVEL,)
+        )
+        work, alone_s, _ = prompt_work(model, _each(asked.pairs), 0.0)
+        (short,) = workload.found_sojourns(
             np.diff(np.array(asked.at_s), prepend=0.0),
-            work_s * mine * (mine_alone_s / alone_s),
+            work_s * work,
+            alone_s,
             levels=(LEVEL,),
             since=int(WARM_UP * len(asked.at_s)),
         )
-        return (alone_s + work_s * long) / (alone_s + short)
+        return work_s * long / short
 
     def _requests(self, point: Point, rate: float, count: int, seed: str) -> Requests:
         return requests(
@@ -285,8 +290,9 @@ def _percentile(values: list[float]) -> float:
     return sorted(values)[math.ceil(LEVEL * len(values)) - 1]
 
 
-def _bin(pair: tuple[int, int]) -> LengthBin:
-    return LengthBin(prompt_tokens=pair[0], output_tokens=pair[1], weight=1.0)
+def _each(pairs: list[tuple[int, int]]) -> Lengths:
+    """Return lengths that are kept as they are, one by one."""
+    return Lengths(bins=tuple(LengthBin(prompt_tokens=one, output_tokens=two, weight=1.0) for one, two in pairs))
 
 
 def _over(values: list[float]) -> Found:

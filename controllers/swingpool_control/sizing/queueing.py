@@ -162,29 +162,28 @@ def _in_the_long_run(traffic: Traffic, prefill: tuple[Group, ...], *, work_s: fl
         prefill: the workers.
         work_s: how long a request keeps all of them busy, on the average.
     """
-    work, weights, alone_s = prompt_work(prefill[0].model, traffic.lengths, traffic.cached_share)
+    work, alone_s, weights = prompt_work(prefill[0].model, traffic.lengths, traffic.cached_share)
     sample = draws(traffic.lengths, scv=traffic.arrival_scv, count=sample_of(traffic))
     scv = min(max(traffic.arrival_scv, LEAST_SCV), MOST_SCV)
-    long = workload.waits(work, weights, scv=scv, load=traffic.requests_per_s * work_s, levels=LEVELS)
-    short = workload.found_waits(
+    load, drawn = traffic.requests_per_s * work_s, np.array(sample.bins)
+    long = workload.sojourns(work, alone_s / work_s, weights, scv=scv, load=load, levels=LEVELS)
+    short = workload.found_sojourns(
         np.diff(np.array(sample.arrivals), prepend=0.0) / traffic.requests_per_s,
-        work_s * work[np.array(sample.bins)],
+        work_s * work[drawn],
+        alone_s[drawn],
         levels=LEVELS,
-        since=int(WARM_UP * len(sample.bins)),
+        since=int(WARM_UP * len(drawn)),
     )
-    return {
-        level: (alone_s + work_s * one) / (alone_s + other)
-        for level, one, other in zip(LEVELS, long, short, strict=True)
-    }
+    return {level: work_s * one / other for level, one, other in zip(LEVELS, long, short, strict=True)}
 
 
-def prompt_work(model: PerformanceModel, lengths: Lengths, cached_share: float) -> tuple[Floats, Floats, float]:
-    """Return by bin the work of a prompt over the mean, and its weight; and the mean seconds of a prompt alone."""
+def prompt_work(model: PerformanceModel, lengths: Lengths, cached_share: float) -> tuple[Floats, Floats, Floats]:
+    """Return by bin the work of a prompt over the mean, its seconds alone, and its weight."""
     prompts = [prefill_queue.prompt(model, tokens=one.prompt_tokens, cached_share=cached_share) for one in lengths.bins]
     weights = np.array([one.weight for one in lengths.bins])
     weights /= weights.sum()
     work = np.array([one.beside_s + one.base_share_s for one in prompts])
-    return work / float(weights @ work), weights, float(weights @ np.array([one.work_s for one in prompts]))
+    return work / float(weights @ work), np.array([one.work_s for one in prompts]), weights
 
 
 def prefilled(

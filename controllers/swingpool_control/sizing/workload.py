@@ -1,4 +1,4 @@
-"""How much work waits, in the long run: exactly, for work that all workers share as if they were one.
+"""How long requests take in the long run: exactly, for work that all workers share as if they were one.
 
 A queue near saturation under bursts takes millions of requests to be what it will be in the long run; the sample that a
 prediction follows is shorter. But how far the sample is off follows from the work that it had to wait for, whatever the
@@ -25,11 +25,14 @@ SCALES = 20.0
 """How many times the tail's and the gaps' scales the grid reaches: what lies beyond weighs a billionth."""
 
 
-def waits(work: Floats, weights: Floats, *, scv: float, load: float, levels: Sequence[float]) -> list[float]:
-    """Return percentiles of the work that arrivals find, in units of the mean work of one.
+def sojourns(
+    work: Floats, alone: Floats, weights: Floats, *, scv: float, load: float, levels: Sequence[float]
+) -> list[float]:
+    """Return percentiles of the work that arrivals find and of their own time after it, in units of a mean work.
 
     Args:
         work: of requests, in any unit.
+        alone: how long each takes then, in units of the mean work.
         weights: how many have each.
         scv: squared coefficient of variation of the gaps, which follow a Gamma distribution.
         load: mean work over mean gap, below 1.
@@ -38,27 +41,30 @@ def waits(work: Floats, weights: Floats, *, scv: float, load: float, levels: Seq
     shares = weights / weights.sum()
     sizes = work / float(shares @ work)
     spread = scv + float(shares @ (sizes * sizes)) - 1.0
-    reach = SCALES * (spread * load / (2 * (1 - load)) + float(sizes.max()) + 1.0)
+    reach = SCALES * (spread * load / (2 * (1 - load)) + float(sizes.max()) + 1.0) + float(alone.max())
     behind = SCALES * max(1.0, scv) / load
     cells = min(MOST_CELLS, 2 ** math.ceil(math.log2(CELLS * (reach + behind))))
     step = 1.0 / CELLS if cells < MOST_CELLS else (reach + behind) / cells
-    mass = _maximum(_gridded(sizes / step, shares, cells), _gaps(1.0 / (load * step), scv, cells))
+    found_work = _maximum(_gridded(sizes / step, shares, cells), _gaps(1.0 / (load * step), scv, cells))
+    own = _gridded(alone / step, shares, cells)
+    mass = np.fft.ifft(np.fft.fft(found_work) * np.fft.fft(own)).real
     below = np.cumsum(np.maximum(mass, 0.0))
     found = np.searchsorted(below, np.array(levels) * below[-1])
     return [float(at) * step for at in found.tolist()]
 
 
-def found_waits(gaps: Floats, work: Floats, *, levels: Sequence[float], since: int) -> list[float]:
-    """Return percentiles of the work that the arrivals of a sample find, in the unit of its gaps.
+def found_sojourns(gaps: Floats, work: Floats, alone: Floats, *, levels: Sequence[float], since: int) -> list[float]:
+    """Return percentiles of the work that the arrivals of a sample find and of their own time, in the unit of its gaps.
 
     Args:
         gaps: before each arrival.
         work: of each.
+        alone: how long each takes then.
         levels: 0-1.
         since: number of the first arrival that counts.
     """
     walk = np.concatenate([[0.0], np.cumsum(work[:-1] - gaps[1:])])
-    found = walk - np.minimum.accumulate(walk)
+    found = walk - np.minimum.accumulate(walk) + alone
     return [float(one) for one in np.quantile(found[since:], levels)]
 
 
