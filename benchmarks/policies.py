@@ -5,9 +5,9 @@ theirs without the gaps of minutes that the sample has), Mooncake's synthetic tr
 day whose rate swings 4.9-fold, run through in four hours. All but Mooncake's run by the demo profile, which is invented
 and slow enough that these rates need several workers; Mooncake's prompts need an H200's memory.
 
-All begin with the workers that the load's first minute needs; with ours, and with the schedule that knows the future,
-all of them but one of each role may swing. A cell holds if no policy without foresight that costs at most as much as
-ours serves more requests within both objectives. Beside it stands the schedule that knows the future. A fixed fleet has
+All begin with the workers that the load's first minute needs; half of ours may swing, and, of the schedule's that knows
+the future, all but one in each role. A cell holds if no policy without foresight that costs at most as much as ours
+serves more requests within both objectives. Beside it stands the schedule that knows the future. A fixed fleet has
 as many workers as ours has on the average, rounded down, split as the load asks: it, too, knows more than it could.
 """
 
@@ -92,7 +92,9 @@ def _cell(run: Run, cell: str, workload: Workload, startup_s: float) -> dict[str
         most=MOST,
         prefix_caching=workload.prefixes,
     )
-    ours = simulate(run, case, POLICIES["ours"], replicas=case.swinging_start())
+    fixed = {"prefill": (prefill + 1) // 2, "decode": (decode + 1) // 2}
+    swinging = fixed | {"swing": prefill + decode - sum(fixed.values())}
+    ours = simulate(run, case, POLICIES["ours"], replicas=swinging)
     found = {"ours": ours}
     for name in QUICK if run.quick else CAUSAL:
         found[name] = simulate(run, case, POLICIES[name])
@@ -145,7 +147,7 @@ def _split(needed: Need, ours: Result) -> dict[str, int]:
 
 def _workloads(*, quick: bool) -> dict[str, Workload]:
     conversations = Workload(
-        arrivals=partial(_trace, CONV, Scaling(rate=3.0, until_s=500.0 if quick else None)),
+        arrivals=partial(_trace, CONV, Scaling(rate=3.0, until_s=500.0 if quick else 1200.0)),
         profile="demo",
         ttft="1s",
         itl="60ms",

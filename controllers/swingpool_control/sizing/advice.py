@@ -22,13 +22,13 @@ from swingpool_control.sizing.traffic import Traffic
 from swingpool_control.swing.guards import ROLES, other, serving
 from swingpool_control.view import ClusterView
 
-GAIN = 0.01
+GAIN = 0.003
 """Share of requests that must no longer be late for workers to move: noise about the best split is less."""
 
 SURE = 1.05
 """What must hold: with so much less the present roles are as bad still, and with so much more others are as good."""
 
-LEAST = 0.001
+LEAST = 0.0005
 """Share of requests for which one worker more moves with others."""
 
 LASTS_S = 14.0

@@ -13,6 +13,8 @@ from itertools import pairwise
 from swingpool_control.figures import Figure, Unknown
 from swingpool_control.sizing.history import History, Series
 
+BURST = "burst"
+"""The model of a forecast that stands on a rate that rises beyond what was foretold."""
 REFIT_S = 600.0
 """How often models are chosen and fitted anew."""
 _FEWEST = 8
@@ -33,8 +35,11 @@ _MOST_GROWTH = 1.5
 """A burst is not taken to grow by more than this factor within the horizon."""
 _GROWS_S = 60.0
 """A burst's growth is not taken to go on for longer."""
-_DEVIATIONS = 1.3
-"""Standard deviations, of what a step differs from the one before, to the upper bound before there is any fit."""
+_DEVIATIONS, _MOST_UNFITTED = 1.3, 0.25
+"""Standard deviations, of what a step differs from the one before, to the upper bound before there is any fit; and the
+share of the rate that this is at most: a load that has just begun differs from nothing."""
+_UNFITTED_BURST = 1.5
+"""As `_BURST` before there is any fit: what is usual is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +157,7 @@ def ahead(memory: ForecastMemory, *, now_unix_s: float, horizon_s: float) -> For
     if _is_burst(memory, now_unix_s=now_unix_s):
         grown = _grown(ticks, horizon_s)
         if grown > best.upper:
-            return Forecast(expected=rate, upper=grown, model="burst")
+            return Forecast(expected=rate, upper=grown, model=BURST)
     return Forecast(expected=max(best.expected, 0.0), upper=max(best.upper, rate), model=best.model)
 
 
@@ -207,14 +212,14 @@ def _unfitted(series: Series, rate: float) -> Forecast:
     values = series.filled()[-20:]
     steps = [after - before for before, after in pairwise(values)]
     spread = math.sqrt(sum(step * step for step in steps) / len(steps)) if steps else 0.0
-    return Forecast(expected=rate, upper=rate + _DEVIATIONS * spread, model="last rate")
+    return Forecast(expected=rate, upper=rate + min(_MOST_UNFITTED * rate, _DEVIATIONS * spread), model="last rate")
 
 
 def _is_burst(memory: ForecastMemory, *, now_unix_s: float) -> bool:
     """Tell whether the last two ticks lie above everything that was foretold for now."""
     last = _apart(memory.history.ticks, 2)
     if not memory.fits or len(last) < 2:
-        return len(last) == 2 and last[1][1] > _BURST * last[0][1]
+        return len(last) == 2 and last[1][1] > _UNFITTED_BURST * last[0][1]
     upper = max(_over(fit, now_unix_s=now_unix_s, horizon_s=0.0).upper for fit in memory.fits)
     return last[1][1] > _BURST * upper and (last[0][1] > upper or last[1][1] > _BURST * last[0][1])
 

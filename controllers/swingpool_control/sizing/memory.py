@@ -24,6 +24,9 @@ class Lower:
 
     at_unix_s: float
     workers: tuple[tuple[str, int], ...]
+    prompt_tokens_per_s: float | None = None
+    """What they are enough for; None if that is not known."""
+    output_tokens_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,16 +1,12 @@
 """Down is slow: a pool shrinks only to what was enough during the whole scale-down window."""
 
-from collections.abc import Mapping
-
 from swingpool_control.sizing.memory import Lower
 
 
-def remember(
-    lower: tuple[Lower, ...], enough: Mapping[str, int], *, window_s: float, now_unix_s: float
-) -> tuple[Lower, ...]:
+def remember(lower: tuple[Lower, ...], newest: Lower, *, window_s: float) -> tuple[Lower, ...]:
     """Return the history with one entry more, without what lies before the window but for one entry."""
-    begin = now_unix_s - window_s
-    history = (*lower, Lower(at_unix_s=now_unix_s, workers=tuple(sorted(enough.items()))))
+    begin = newest.at_unix_s - window_s
+    history = (*lower, newest)
     older = [item for item in history if item.at_unix_s <= begin]
     return (*older[-1:], *(item for item in history if item.at_unix_s > begin))
 

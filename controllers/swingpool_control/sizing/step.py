@@ -1,7 +1,7 @@
 """One step of the sizing loop: what is needed, what of it is allowed, and the next writes towards it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from swingpool_control.actions import Action, EmitEvent, SetReplicas
 from swingpool_control.api.scaling import Scaling
@@ -26,6 +26,7 @@ from swingpool_control.sizing.budget import Bound
 from swingpool_control.sizing.capacity import Shape
 from swingpool_control.sizing.coming import Coming
 from swingpool_control.sizing.demand import DEFAULT_SHAPE, Demand
+from swingpool_control.sizing.forecast import BURST
 from swingpool_control.sizing.memory import DRAIN_PERIOD_S, PERIOD_S, Reckoned, SizingMemory, SizingResult
 from swingpool_control.sizing.need import Need
 from swingpool_control.sizing.pools import PoolFacts
@@ -72,6 +73,7 @@ def step(view: ClusterView, memory: SizingMemory, *, now_unix_s: float, forecast
         lasting=needed.lasting,
         lower=memory.lower,
         now_unix_s=now_unix_s,
+        lengths=None if isinstance(seen, Unknown) else traffic.lengths,
     )
     drained = {worker.uid for worker in view.workers if worker.drain}
     idle_now = idle.follow(view, memory.idle, uids=drained, now_unix_s=now_unix_s)
@@ -167,7 +169,16 @@ def _needs(
     then = ahead.need
     if ahead.traffic != traffic:
         then = coming.translated(then, pools.of(view, traffic=ahead.traffic), facts)
-    return _Needs(now=now.at_least(then), present=now, lasting=lasting.at_least(then))
+    return _Needs(now=now.at_least(then), present=now, lasting=lasting.at_least(_without_bursts(then, ahead, lasting)))
+
+
+def _without_bursts(then: Need, ahead: Coming, lasting: Need) -> Need:
+    """What is foretold, but for where a burst might grow to: that may ask for workers, but keeps none."""
+    return replace(
+        then,
+        prefill_per_s=lasting.prefill_per_s if ahead.prompt_tokens.model == BURST else then.prefill_per_s,
+        decode_per_s=lasting.decode_per_s if ahead.requests.model == BURST else then.decode_per_s,
+    )
 
 
 def _tightest(view: ClusterView) -> tuple[float, float]:

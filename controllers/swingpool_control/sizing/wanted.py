@@ -6,6 +6,7 @@
    none: what is expected when they are ready varies from look to look.
 3. The programme says which of them would be enough for what arrives, with the dead band on top; the pools shrink to the
    most that was enough at any moment of the scale-down window, if that covers what waits, too, and nothing starts.
+   Where one moment's workers would have been enough at every other, those are it.
 4. Where a budget was lowered under what runs, the dearest go (`allocate.trim`).
 """
 
@@ -20,6 +21,7 @@ from swingpool_control.sizing.memory import Lower
 from swingpool_control.sizing.need import Need
 from swingpool_control.sizing.pools import PoolFacts
 from swingpool_control.sizing.programme import Answer, Problem, solve, split, totals
+from swingpool_control.sizing.traffic import Lengths
 
 BOUNDS = ("AcceleratorBudget", "CostBudget", "PowerBudget", "MaxReplicas", "NoCapacity", "NoPool", "Unreachable")
 """Codes of constraints that keep a plan from more workers, as against needs that it does not cover."""
@@ -44,6 +46,7 @@ def decide(
     lasting: Need | None,
     lower: tuple[Lower, ...],
     now_unix_s: float,
+    lengths: Lengths | None = None,
 ) -> Wanted:
     """Return how many workers each pool shall have; see the module's docstring for the rule.
 
@@ -54,6 +57,7 @@ def decide(
         lasting: what arrives; None if that is not known: then nothing goes down.
         lower: what was enough before.
         now_unix_s: the time.
+        lengths: of the requests; None if they are not known.
     """
     bounded = allocate.within_bounds(facts, scaling.budgets)
     band = 1 + scaling.stabilization.dead_band_percent / 100
@@ -62,8 +66,10 @@ def decide(
         grown = dict(bounded.counts)
     enough = dict(grown) if lasting is None else _enough(facts, grown, lasting.scaled(band), scaling)
     window_s = seconds(scaling.stabilization.scale_down_window)
-    lower = stabilize.remember(lower, enough, window_s=window_s, now_unix_s=now_unix_s)
-    floor = stabilize.fewest(lower, window_s=window_s, now_unix_s=now_unix_s)
+    lower = stabilize.remember(lower, _entry(enough, lasting, band, lengths, now_unix_s), window_s=window_s)
+    floor: Mapping[str, int] | None = stabilize.fewest(lower, window_s=window_s, now_unix_s=now_unix_s)
+    if floor is not None and lengths is not None:
+        floor = _at_any_moment(facts, lower, floor, lengths, scaling)
     counts = grown
     if floor is not None and grown == bounded.counts and not any(pool.warming for pool in facts):
         counts = {name: min(count, floor.get(name, count)) for name, count in grown.items()}
@@ -103,6 +109,49 @@ def _enough(facts: tuple[PoolFacts, ...], counts: Mapping[str, int], need: Need,
     answer = solve(problem)
     return (
         {name: min(count, counts[name]) for name, count in answer.counts().items()} if answer.feasible else dict(counts)
+    )
+
+
+def _entry(
+    enough: Mapping[str, int], lasting: Need | None, band: float, lengths: Lengths | None, now_unix_s: float
+) -> Lower:
+    workers = tuple(sorted(enough.items()))
+    if lasting is None or lengths is None:
+        return Lower(at_unix_s=now_unix_s, workers=workers)
+    return Lower(
+        at_unix_s=now_unix_s,
+        workers=workers,
+        prompt_tokens_per_s=lasting.prefill_per_s * band * lengths.mean_prompt_tokens,
+        output_tokens_per_s=lasting.decode_per_s * band * lengths.mean_output_tokens,
+    )
+
+
+def _at_any_moment(
+    facts: tuple[PoolFacts, ...], lower: tuple[Lower, ...], most: Mapping[str, int], lengths: Lengths, scaling: Scaling
+) -> Mapping[str, int]:
+    """The fewest workers of one moment that were enough at every other; the most of each pool if none were.
+
+    The programme gives one need to these pools and a like one to those, so the most of each pool is too much.
+    """
+    needs = [_need(one, lengths) for one in lower]
+    if any(one is None for one in needs):
+        return most
+    known = sorted(set(filter(None, needs)), key=lambda one: -(one.prefill_per_s + one.decode_per_s))
+    for workers in sorted({one.workers for one in lower}, key=lambda one: sum(count for _, count in one)):
+        counts = {pool.name: dict(workers).get(pool.name, most.get(pool.name, pool.asked)) for pool in facts}
+        if all(covers(asked.as_is(facts, counts, one, scaling), counts) for one in known):
+            return counts
+    return most
+
+
+def _need(entry: Lower, lengths: Lengths) -> Need | None:
+    """What an entry was enough for, in requests of the present lengths."""
+    if entry.prompt_tokens_per_s is None or entry.output_tokens_per_s is None:
+        return None
+    return Need(
+        prefill_per_s=entry.prompt_tokens_per_s / max(1.0, lengths.mean_prompt_tokens),
+        decode_per_s=entry.output_tokens_per_s / max(1.0, lengths.mean_output_tokens),
+        kv_tokens=0.0,
     )
 
 
