@@ -16,8 +16,8 @@ from swingpool_control.sizing.programme.slack import UNCOVERED, UNCOVERED_EACH, 
 
 ROUNDS = 3
 """How often rates are held anew at most."""
-NEAR = 0.1
-"""Share of the objective by which whole numbers may miss the least with held rates: what is sought is one that fits."""
+NEAR = 1.0
+"""Share of the objective by which whole numbers may miss the least with held rates: the first that fit are as good."""
 NODES = 20
 """How often HiGHS may branch for them; a count, so that a replay finds the same."""
 MISSED = 1e4

@@ -22,8 +22,8 @@ ROUNDING = 2e-6
 LOOKS = 10
 """How often the quick search looks at neighbours."""
 
-STARTS = (0.0, 0.3)
-"""Where else it starts, until a plan is found: how far above fractional numbers, before they are rounded."""
+OTHER_STARTS = (0.3, -0.3)
+"""Where else it starts, if need be: how far above fractional numbers, before they are rounded."""
 
 EXACT_PLACES = 12
 """Up to so many places, pools times roles, the exact search is quick too."""
@@ -158,15 +158,24 @@ def _quickly(problem: Problem) -> _Quick | None:
 
 
 def _starts(stated: compact.Compact, held: Sequence[compact.Held]) -> Iterator[tuple[Wholes, Reals]]:
-    """Yield plans to start from, with prices to walk by: whole numbers that HiGHS finds, then rounded fractions."""
-    possible = bool(held) and held[0].missed <= 0
-    for one in reversed(held if possible else ()):
+    """Yield plans to start from, with prices to walk by: rounded fractions, then whole numbers that HiGHS finds."""
+    if not held:
+        return
+    yield _rounded(held[-1], 0.0), held[-1].dear
+    if held[0].missed > 0:
+        return
+    for one in reversed(held):
         whole = stated.whole(one.rates)
         if whole is not None:
             yield whole, one.dear
-    for above in STARTS if possible else STARTS[:1]:
+    for above in OTHER_STARTS:
         for one in reversed(held[-2:]):
-            yield np.maximum(0, np.rint(one.workers + above)).astype(np.int64), one.dear
+            yield _rounded(one, above), one.dear
+
+
+def _rounded(held: compact.Held, above: float) -> Wholes:
+    """Return whole numbers of workers near those that much above a solution's."""
+    return np.maximum(0, np.rint(held.workers + above)).astype(np.int64)
 
 
 def _least_bad(problem: Problem) -> tuple[dict[tuple[str, str], int], float]:
