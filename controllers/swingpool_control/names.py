@@ -55,7 +55,7 @@ PORT_SIDE_CHANNEL = 5600
 PORT_ROUTER = 8080
 """Where Envoy listens in the router pod; the Service maps port 80 to it."""
 PORT_PICKER_GRPC = 9002
-"""The picker's ext_proc and access-log services, on loopback in the router pod."""
+"""The picker's ext_proc and access-log services, on loopback, where they have no Unix socket."""
 PORT_PICKER_HTTP = 9090
 """The picker's /metrics, /state, /healthz and /readyz, on the pod's address."""
 PORT_ENVOY_ADMIN = 9901

@@ -57,14 +57,15 @@ class AccessLog:
             self.entry(entry)
 
     def entry(self, entry: HTTPAccessLogEntry) -> None:
-        """Take one entry: of a request that goes on (one each half second), or of one that ended."""
+        """Take one entry: of a request that goes on (one each second), or of one that ended."""
         common = entry.common_properties
         upstream = _upstream(common)
         generation = self._generations.find(entry.request.request_id, upstream)
         ended = common.access_log_type != _PERIODIC
-        first_body_us = common.custom_tags.get(TAG_FIRST_BODY_US, "-")
-        if generation is not None and not generation.first_token_seen and first_body_us.isdecimal():
-            self._first_token(generation, int(first_body_us) / 1e6, status=entry.response.response_code.value)
+        if generation is not None and not generation.first_token_seen:
+            first_body_us = common.custom_tags.get(TAG_FIRST_BODY_US, "-")
+            if first_body_us.isdecimal():
+                self._first_token(generation, int(first_body_us) / 1e6, status=entry.response.response_code.value)
         if ended:
             self._ended(entry, generation, upstream)
 

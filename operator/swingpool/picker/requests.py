@@ -1,7 +1,7 @@
 """Requests from arrival to end: where each was sent, and what the access log told of it.
 
 The access log is the only witness of a request's later life, since its tokens never pass here: Envoy tells of each
-request twice a second, and of its end. A request of which nothing is heard any more (Envoy was killed) is forgotten.
+request each second, and of its end. A request of which nothing is heard any more (Envoy was killed) is forgotten.
 """
 
 import time
