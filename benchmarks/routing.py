@@ -47,6 +47,7 @@ def measure(run: harness.Run) -> None:
                         samples[name].append(sample(router, connections, seconds))
             for name, each in samples.items():
                 found[name][connections] = {key: median(one[key] for one in each) for key in each[0]}
+                found[name][connections]["wrong"] = sum(one["wrong"] for one in each)
                 say(run, name, connections, found[name][connections])
     run.figures["by_connections"] = found
     bars(run, found["ours"], found["vllm-router"])
