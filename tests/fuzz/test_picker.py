@@ -46,7 +46,7 @@ class Legs:
     bodies: list[dict[str, Any]] = field(default_factory=list)
 
     async def run(
-        self, worker: Worker, path: str, body: bytes, *, headers: Mapping[str, str], late: object = None
+        self, worker: Worker, path: str, body: bytes, *, headers: Mapping[str, str], **more: object
     ) -> LegResult:
         assert worker.member.address in WORKERS
         assert path.partition("?")[0] in DECISION_PATHS

@@ -41,6 +41,9 @@ MOST_HOSTS = 4
 MOST_QUEUED_BYTES = 128 * 1024 * 1024
 """What requests that wait may take of the picker's memory, about."""
 
+NEARLY_DONE_S = 3.0
+"""A leg that should end within this time is let finish when its client leaves, so that its blocks can be freed."""
+
 RELEASE_PATH = "/v1/completions"
 """Where a KV cache that nobody waits for is fetched, whatever the request was."""
 
@@ -252,6 +255,7 @@ class Flow:
                 orjson.dumps(openai.prefill_leg(request.body, priority=self._priority(request))),
                 headers=request.incoming.headers,
                 late=partial(self._release, request.body.get("model"), request.incoming.headers),
+                soon=lambda: leg.predicted_s - time.monotonic() < NEARLY_DONE_S,
             )
         finally:
             served = isinstance(result, Computed)

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from swingpool.picker.wire import BrokenError, ConnectError, HttpPool, Response
+from swingpool.picker.wire import BrokenError, ConnectError, HttpPool, Late, Response
 from swingpool.picker.worker import Worker
 from swingpool_control.placement.openai import KV_TRANSFER
 
@@ -42,7 +42,7 @@ class Failed:
 
 
 LegResult = Computed | Refused | Failed
-Late = Callable[[dict[str, Any]], None]
+Told = Callable[[dict[str, Any]], None]
 """Told how to fetch a KV cache that was computed for somebody who had left already."""
 
 
@@ -53,7 +53,14 @@ class PrefillClient:
         self._pool = pool
 
     async def run(
-        self, worker: Worker, path: str, body: bytes, *, headers: Mapping[str, str], late: Late | None = None
+        self,
+        worker: Worker,
+        path: str,
+        body: bytes,
+        *,
+        headers: Mapping[str, str],
+        late: Told | None = None,
+        soon: Callable[[], bool] = lambda: False,
     ) -> LegResult:
         """Send a leg; cancelling it closes the connection, on which the worker stops computing.
 
@@ -63,6 +70,7 @@ class PrefillClient:
             body: the leg's body.
             headers: the leg's headers.
             late: told what comes of the leg if it was cancelled when the worker had just done it.
+            soon: tells whether the worker should have done it soon: then it is let finish.
         """
 
         def answered(response: Response) -> None:
@@ -74,7 +82,9 @@ class PrefillClient:
         try:
             async with scope:
                 worker.legs.add(scope)
-                return _result(await self._pool.post(worker.member.address, path, body, headers, late=answered))
+                return _result(
+                    await self._pool.post(worker.member.address, path, body, headers, late=Late(answered, soon))
+                )
         except TimeoutError:
             return Failed(why=worker.fault or f"no answer within {TIMEOUT_S:g} s")
         except ConnectError as error:

@@ -14,8 +14,8 @@ KEEP_ALIVE_S = 4.0
 """Below the 5 s after which vLLM's server closes an idle connection."""
 
 CONNECT_TIMEOUT_S = 1.0
-PATIENCE_S = 2.0
-"""How long a worker may go on with what nobody waits for any more: only of what it tells can the blocks be freed."""
+PATIENCE_S = 10.0
+"""How long a worker may go on with what is nearly done: only of what it tells can the blocks be freed."""
 
 LINGER_S = 5.0
 """How long it is listened to after it was told to stop."""
@@ -41,8 +41,14 @@ class Response:
     body: bytes
 
 
-Late = Callable[[Response], None]
-"""Told an answer that came after whoever asked had left."""
+@dataclass(frozen=True, slots=True)
+class Late:
+    """What becomes of an answer after whoever asked has left."""
+
+    told: Callable[[Response], None]
+    """Told the answer, if it comes still."""
+    soon: Callable[[], bool]
+    """Whether it should come soon, so that its server is let finish."""
 
 
 class HttpPool:
@@ -158,19 +164,20 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
     def leave(self, late: Late | None) -> None:
-        """Stop waiting for the answer: soon the server is told that nothing more comes from here, on which it stops.
+        """Stop waiting for the answer: the server is told that nothing more comes from here, on which it stops.
 
-        Not at once: what it has just computed and not told would be kept for somebody who does not know of it.
+        Not at once if it is nearly done: what it has computed and not told would be kept for somebody who does not know
+        of it.
         """
         if late is not None and self._answer is not None:
             self.close()
-            late(self._answer)
+            late.told(self._answer)
         elif late is None or self._transport is None or self._transport.is_closing():
             self.close()
         else:
             self.reusable = False
             self._late = late
-            asyncio.get_running_loop().call_later(PATIENCE_S, self._say_goodbye)
+            asyncio.get_running_loop().call_later(PATIENCE_S if late.soon() else 0.0, self._say_goodbye)
 
     def _say_goodbye(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -224,7 +231,7 @@ class _Connection(asyncio.Protocol):
             waiter.set_result(self._answer)
         elif self._late is not None:
             self.close()
-            self._late(self._answer)
+            self._late.told(self._answer)
 
     def _fail(self, why: str) -> None:
         self.close()

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from swingpool.picker.wire import KEEP_ALIVE_S, BrokenError, ConnectError, HttpPool, Response, _connect, _request
+from swingpool.picker.wire import KEEP_ALIVE_S, BrokenError, ConnectError, HttpPool, Late, Response, _connect, _request
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Serve = Callable[[Script], Awaitable[str]]
@@ -172,7 +172,7 @@ async def test_an_answer_that_was_on_its_way_when_nobody_waited_any_more_is_told
 
     address = await serve(script)
     told: asyncio.Queue[Response] = asyncio.Queue()
-    asking = asyncio.create_task(HttpPool().post(address, "/", b"{}", {}, late=told.put_nowait))
+    asking = asyncio.create_task(HttpPool().post(address, "/", b"{}", {}, late=Late(told.put_nowait, lambda: False)))
     await asked.wait()
     asking.cancel()
     await asyncio.wait_for(left.wait(), 10)
@@ -185,7 +185,7 @@ async def test_an_answer_that_has_come_when_its_asker_is_cancelled_is_told(serve
     connection = await _connect(address)
     asking = asyncio.create_task(connection.exchange(_request(address, "/", b"{}", {})))
     answer = await asking
-    connection.leave(told.append)
+    connection.leave(Late(told.append, lambda: True))
     assert told == [answer] == [Response(200, "text/plain", b"hello")]
 
 
@@ -196,7 +196,7 @@ async def test_an_answer_that_comes_between_a_cancellation_and_its_effect_is_tol
     asking.cancel()
     connection.data_received(OK + b"content-length: 5\r\n\r\nhello")
     await asyncio.gather(asking, return_exceptions=True)
-    connection.leave(told.append)
+    connection.leave(Late(told.append, lambda: True))
     assert told == [Response(200, "text/plain", b"hello")]
 
 
