@@ -55,7 +55,7 @@ STUDENT_T = 3.18
 """Of 95% and 3 degrees of freedom."""
 WARM_UP = 0.1
 """Share of each simulation's requests that fill the queues and are not counted."""
-REQUESTS = 2000
+REQUESTS = 1200
 """Of each simulation at Poisson arrivals and moderate load."""
 HEAVY = 0.9
 """Load from which on optimism is not held against the prediction."""

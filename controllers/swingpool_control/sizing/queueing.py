@@ -28,9 +28,9 @@ from swingpool_control.sizing.traffic import Lengths, Traffic
 LEVELS = (0.5, 0.9, 0.95, 0.99)
 """Percentiles that are predicted."""
 
-SAMPLE = 20_000
+SAMPLE = 10_000
 """Requests that a prediction of Poisson arrivals stands on; burstier ones need more for the same certainty."""
-MOST_SAMPLE = 80_000
+MOST_SAMPLE = 40_000
 
 _SATURATED = 2000
 """Prompts whose rate is taken as that of a queue that never ends."""
