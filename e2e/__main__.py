@@ -37,6 +37,9 @@ def main(names: tuple[str, ...], quick: bool, keep: bool, only_list: bool) -> No
     held = False
     try:
         chosen = choose(names, quick=quick)
+        for scenario in chosen:
+            if scenario.prepare is not None:
+                scenario.prepare(say)
         with session(keep=keep, diagnostics=OUT / "diagnostics", say=say) as system:
             held = play(system, chosen, quick=quick, out=OUT, console=console, say=say)
     except UnknownScenarioError as error:

@@ -8,6 +8,7 @@ from typing import Any
 
 from e2e.clients import official
 from e2e.clients.environment import environment
+from e2e.cluster.paths import silent
 from e2e.scenarios.scenario import Facts, Scenario
 from e2e.scenarios.stage import MODEL, Stage
 
@@ -17,7 +18,7 @@ _REQUESTS = 60
 
 def clients(stage: Stage) -> Facts:
     """Run each of them against the router, and look at what they saw."""
-    found = environment(print)
+    found = environment(silent)
     seen = json.loads(_run([str(found.python), official.__file__, stage.url, MODEL]))
     expected = {"models": [MODEL], "completion_tokens": 9, "chat": True, "choices": 2, "usages": 1}
     expected |= {"unknown_model": 404, "bad_request": 400, "concurrent_streams": official.STREAMS}
@@ -69,5 +70,10 @@ def _run(command: Sequence[str], *, cwd: Path | None = None) -> str:
 
 
 SCENARIOS = (
-    Scenario(name="clients", about="openai's package, curl and aiperf run unchanged: no request fails", run=clients),
+    Scenario(
+        name="clients",
+        about="openai's package, curl and aiperf run unchanged: no request fails",
+        run=clients,
+        prepare=environment,
+    ),
 )

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from e2e.cluster.interface import Progress
 from e2e.scenarios.stage import Stage
 
 Facts = dict[str, Any]
@@ -19,5 +20,7 @@ class Scenario:
     """What must hold, in one line."""
     run: Callable[[Stage], Facts]
     """Raises AssertionError if something does not hold."""
+    prepare: Callable[[Progress], object] | None = None
+    """Brings what it needs from outside, before the cluster's network is entered."""
     quick: bool = False
     """Whether it belongs to the short slice, too."""
