@@ -20,6 +20,8 @@ from swingpool_control.sizing.traffic import Lengths, Traffic
 
 LEAST_HORIZON_S = 60.0
 """How far is looked at least, however fast workers start: sizing itself looks seldom."""
+LOOK_S = 20.0
+"""Until sizing looks again, and what was asked for is made: what is needed before that must be asked for now."""
 _SMALL_PER_S = 1e-3
 """Below this rate factors mean nothing."""
 _GRID, _MOST_STRETCH = 1.1, 8.0
@@ -78,7 +80,7 @@ def foresee(
     """
     if isinstance(seen, Unknown):
         return seen
-    horizon_s = max(LEAST_HORIZON_S, startup_s)
+    horizon_s = max(LEAST_HORIZON_S, startup_s) + LOOK_S
     requests = forecast.ahead(memory.requests, now_unix_s=now_unix_s, horizon_s=horizon_s)
     if isinstance(requests, Unknown):
         return requests
@@ -88,7 +90,7 @@ def foresee(
     outputs = forecast.ahead(memory.output_tokens, now_unix_s=now_unix_s, horizon_s=horizon_s)
     lengths = _lengths(memory, traffic.lengths, now_unix_s=now_unix_s, horizon_s=horizon_s)
     then = traffic if lengths is None else replace(traffic, lengths=lengths)
-    present = need.arriving(seen, traffic)
+    present = need.arriving(seen, then)
     answers = requests.upper
     if lengths is not None and not isinstance(outputs, Unknown):
         answers = outputs.upper / max(1.0, lengths.mean_output_tokens)
@@ -101,6 +103,27 @@ def foresee(
             decode_per_s=max(answers, present.decode_per_s),
             kv_tokens=present.kv_tokens * max(1.0, requests.upper / max(_SMALL_PER_S, seen.requests_per_s)),
         ),
+    )
+
+
+def soon(memory: ComingMemory, traffic: Traffic, *, now_unix_s: float) -> Need | None:
+    """Return what recurs within the next moments, in requests of the present lengths; None if nothing does.
+
+    Args:
+        memory: after `follow`.
+        traffic: the present lengths.
+        now_unix_s: the time.
+    """
+    prompts, outputs = (
+        forecast.recurring(one, now_unix_s=now_unix_s, horizon_s=LOOK_S)
+        for one in (memory.prompt_tokens, memory.output_tokens)
+    )
+    if not prompts or not outputs:
+        return None
+    return Need(
+        prefill_per_s=max(prompts.values()) / max(1.0, traffic.lengths.mean_prompt_tokens),
+        decode_per_s=max(outputs.values()) / max(1.0, traffic.lengths.mean_output_tokens),
+        kv_tokens=0.0,
     )
 
 
