@@ -65,12 +65,12 @@ def without_transfer(body: Body) -> Body:
     vLLM takes them from two places, and in the second one anything but an object ends its engine.
     """
     arguments = body.get(ENGINE_ARGUMENTS)
-    within = isinstance(arguments, dict) and KV_TRANSFER in arguments
-    if not within and KV_TRANSFER not in body:
+    inner = arguments if isinstance(arguments, dict) and KV_TRANSFER in arguments else None
+    if inner is None and KV_TRANSFER not in body:
         return body
     kept = {key: value for key, value in body.items() if key != KV_TRANSFER}
-    if within:
-        kept[ENGINE_ARGUMENTS] = {key: value for key, value in arguments.items() if key != KV_TRANSFER}
+    if inner is not None:
+        kept[ENGINE_ARGUMENTS] = {key: value for key, value in inner.items() if key != KV_TRANSFER}
     return kept
 
 
