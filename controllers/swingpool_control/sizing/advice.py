@@ -57,22 +57,24 @@ class Advice:
     reason: str
 
 
-def lately(came: ComingMemory, seen: Demand, traffic: Traffic) -> Need | None:
+def lately(came: ComingMemory, seen: Demand | Unknown, traffic: Traffic, *, soon: Need | None = None) -> Need | None:
     """Return what arrived over the last half minute or more; None if less is known, or if it is another mix than now.
 
     Args:
         came: what came.
         seen: what is asked now.
         traffic: its lengths.
+        soon: what is sure to come within the next moments: roles are made ready for that, too.
     """
     requests, tokens = _mean(came.requests.history.fine), _mean(came.prompt_tokens.history.fine)
-    if requests is None or tokens is None:
+    if isinstance(seen, Unknown) or requests is None or tokens is None:
         return None
     mean, now = tokens * seen.requests_per_s, seen.prompt_tokens_per_s * requests
     if abs(mean - now) > TURNED * max(mean, now):
         return None
     prefill_per_s = tokens / max(1.0, traffic.lengths.mean_prompt_tokens)
-    return Need(prefill_per_s=prefill_per_s, decode_per_s=requests, kv_tokens=0.0)
+    found = Need(prefill_per_s=prefill_per_s, decode_per_s=requests, kv_tokens=0.0)
+    return found if soon is None else found.at_least(soon)
 
 
 def of(

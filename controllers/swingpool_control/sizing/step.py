@@ -64,11 +64,10 @@ def step(view: ClusterView, memory: SizingMemory, *, now_unix_s: float, forecast
     )
     reckoned = _reckoned(view, seen, traffic, memory.reckoned, now_unix_s=now_unix_s)
     needed = _needs(view, facts, seen, traffic, ahead, before=memory.reckoned, now_unix_s=now_unix_s)
-    lately = None if isinstance(seen, Unknown) else advice.lately(came, seen, traffic)
     soon = coming.soon(came, traffic, now_unix_s=now_unix_s) if forecast else None
-    if lately is not None and soon is not None:
-        lately = lately.at_least(soon)
-    advised = advice.of(view, facts, traffic, lately, memory.advice, now_unix_s=now_unix_s)
+    advised = advice.of(
+        view, facts, traffic, advice.lately(came, seen, traffic, soon=soon), memory.advice, now_unix_s=now_unix_s
+    )
     decided = wanted.decide(
         facts,
         view.spec.scaling,
