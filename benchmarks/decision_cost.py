@@ -3,7 +3,7 @@
 A decision is everything that the router does for a request between its arrival and its end: it is offered, dispatched
 (again whenever something ends or opens), its prompt's end is accounted for, and its decode worker is chosen. Prompts
 share prefixes, so that caches are looked at. The bar is on the 99th percentile over calls that place something, each
-call's time divided by the requests that it places. The same run is repeated and the least time of each call counts:
+call's processor time divided by the requests that it places. The same run is repeated and the least of each call counts:
 what other processes take is not the decision's. It runs what is installed here, compiled or not, and says which.
 """
 
@@ -66,9 +66,9 @@ class Cluster:
         group = self.random.randrange(GROUPS)
         blocks = tuple(hash((group, index)) for index in range(tokens // BLOCK_TOKENS))
         ticket = Ticket(self.count, tokens, arrived_s=self.now_s, hashes=blocks, block_tokens=BLOCK_TOKENS)
-        started = time.perf_counter()
+        started = time.thread_time()
         self.dispatcher.offer(ticket, self.now_s)
-        self.placed(self.dispatcher.dispatch(self.now_s), time.perf_counter() - started)
+        self.placed(self.dispatcher.dispatch(self.now_s), time.thread_time() - started)
 
     def until(self, time_s: float) -> None:
         """Let everything happen that happens before a time."""
@@ -81,14 +81,14 @@ class Cluster:
             if end_s <= wake_s:
                 self.end(*heappop(self.ends)[2:])
             else:
-                started = time.perf_counter()
+                started = time.thread_time()
                 found = self.dispatcher.dispatch(self.now_s)
-                self.placed(found, time.perf_counter() - started)
+                self.placed(found, time.thread_time() - started)
         self.now_s = time_s
 
     def end(self, what: Assignment | Ticket, account: Account) -> None:
         """Let a prompt or an answer end."""
-        started = time.perf_counter()
+        started = time.thread_time()
         chosen = None
         if isinstance(what, Assignment):
             leg = what.leg
@@ -98,7 +98,7 @@ class Cluster:
         else:
             self.dispatcher.decode_ended(account, what.tokens)
         found = self.dispatcher.dispatch(self.now_s)
-        self.placed(found, time.perf_counter() - started, chose=chosen is not None)
+        self.placed(found, time.thread_time() - started, chose=chosen is not None)
         if isinstance(what, Assignment) and chosen is not None:
             self.generates(what.ticket, chosen)
 
