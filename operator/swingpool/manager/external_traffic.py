@@ -144,7 +144,9 @@ class ExternalTraffic:
         self._first[phase].add(first, now_s=at_s)
         if phase == names.ROLE_DECODE:
             outputs = _growth(now.output_tokens, before.output_tokens)
-            self._itl.add(_growth(now.itl_s, before.itl_s), now_s=at_s)
+            gaps = _growth(now.itl_s, before.itl_s)
+            self._itl.add(gaps, now_s=at_s)
+            self._recent.generated(gaps.count, now_s=at_s)
             self._outputs.add(outputs, now_s=at_s)
             for tokens, count in typical(outputs) if outputs.count > 0 else ():
                 self._recent.answered(tokens, count, now_s=at_s)

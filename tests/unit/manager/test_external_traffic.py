@@ -54,8 +54,14 @@ class Cluster:
         self.queue += arrived - computed
         self.ended += ended
         self.batch += computed - ended
-        prefill = figures(ended=self.computed, running=min(1.0, self.queue), waiting=max(0.0, self.queue - 1),
-                          answer=1, ttft_s=0.08, at=self.now)
+        prefill = figures(
+            ended=self.computed,
+            running=min(1.0, self.queue),
+            waiting=max(0.0, self.queue - 1),
+            answer=1,
+            ttft_s=0.08,
+            at=self.now,
+        )
         decode = figures(ended=self.ended, running=self.batch, waiting=0, answer=ANSWER, ttft_s=0.018, at=self.now)
         self.traffic.saw(
             [
