@@ -3,8 +3,9 @@
 A decision is everything that the router does for a request between its arrival and its end: it is offered, dispatched
 (again whenever something ends or opens), its prompt's end is accounted for, and its decode worker is chosen. Prompts
 share prefixes, so that caches are looked at. The bar is on the 99th percentile over calls that place something, each
-call's processor time divided by the requests that it places. The same run is repeated and the least of each call counts:
-what other processes take is not the decision's. It runs what is installed here, compiled or not, and says which.
+call's processor time divided by the requests that it places. The same run is repeated and the least of each call
+counts: what other processes disturb is not the decision's. It runs what is installed here, compiled or not, and says
+which.
 """
 
 import gc
