@@ -9,6 +9,7 @@ are compared here.
 """
 
 import cProfile
+import importlib
 import json
 import os
 import pstats
@@ -53,6 +54,8 @@ def measure(run: Run) -> None:
     is_compiled = not batching.__file__.endswith(".py")
     run.figures["core"] = "compiled" if is_compiled else "python"
     run.say(f"the core is {'compiled by mypyc' if is_compiled else 'plain Python'}")
+    # Sizing imports it after some simulated minutes, and it takes 74 MiB: memory is compared without that step.
+    importlib.import_module("swingpool_control.sizing.fitting")
     load = Load()
     run.figures |= {
         "workers_prefill": load.prefill,
