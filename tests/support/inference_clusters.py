@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from e2e.cluster.controlplane import ControlPlane
@@ -110,3 +111,8 @@ def _ask(plane: ControlPlane, method: str, path: str, body: dict[str, Any]) -> d
             causes=tuple((cause.get("field", ""), cause.get("message", "")) for cause in causes),
         )
     return answer
+
+
+def case(name: str, field: str, words: str, **changes: Any) -> Any:
+    """Return one bad resource: what is changed in the smallest one, and what the API server must say of which field."""
+    return pytest.param(changes, field, words, id=name)

@@ -9,18 +9,14 @@ import pytest
 from e2e.cluster.controlplane import ControlPlane
 from swingpool_control.api import crd
 from swingpool_control.api.rules import VALIDATIONS
-from tests.support.inference_clusters import Refusal, changed, create, smallest
+from tests.integration.api.refused_routers import ROUTERS
+from tests.support.inference_clusters import Refusal, case, changed, create, smallest
 
 POOL = "spec__pools__0"
 ENGINE = f"{POOL}__engine"
 REPLICAS = f"{POOL}__replicas"
 WORKER = f"{POOL}__podTemplate__spec__containers"
 TEMPLATE = "spec.pools[0].podTemplate"
-
-
-def case(name: str, field: str, words: str, **changes: Any) -> Any:
-    """One bad resource: what is changed in the smallest one, and what the API server must say of which field."""
-    return pytest.param(changes, field, words, id=name)
 
 
 NAMES = [
@@ -51,36 +47,6 @@ SPEC = [
         "spec.pools",
         "raise replicas.max",
         spec__pools=[{"name": "swing", "role": "Swing", "replicas": {"max": 1}}],
-    ),
-    case(
-        "rate-limit-in-words",
-        "spec.router.builtIn.rateLimit.requestsPerSecond",
-        "such as '5' or '0.2'",
-        spec__router__builtIn={"rateLimit": {"requestsPerSecond": "five"}},
-    ),
-    case(
-        "rate-limit-of-nothing",
-        "spec.router.builtIn.rateLimit.requestsPerSecond",
-        "leave rateLimit out for no limit",
-        spec__router__builtIn={"rateLimit": {"requestsPerSecond": "0"}},
-    ),
-    case(
-        "rate-limit-without-rate",
-        "spec.router.builtIn.rateLimit.requestsPerSecond",
-        "Required value",
-        spec__router__builtIn={"rateLimit": {}},
-    ),
-    case(
-        "certificate-without-secret",
-        "spec.router.builtIn.tls.secretName",
-        "Required value",
-        spec__router__builtIn={"tls": {}},
-    ),
-    case(
-        "api-keys-of-no-name",
-        "spec.router.builtIn.apiKeys.secretName",
-        "lower-case letters",
-        spec__router__builtIn={"apiKeys": {"secretName": "My Keys"}},
     ),
     case("model-name-with-space", "spec.model.name", "no spaces", spec__model__name="my model"),
     case("model-name-as-flag", "spec.model.name", "no leading dash", spec__model__name="--trust-remote-code"),
@@ -340,21 +306,6 @@ CLUSTER = [
         "more than zero",
         spec__engine={"type": "Simulated", "simulated": {"speedup": "0"}},
     ),
-    case("external-router-undescribed", "spec.router.external", "external: {}", spec__router={"type": "External"}),
-    case("external-settings-of-built-in", "spec.router.external", "set type to External", spec__router__external={}),
-    case(
-        "roles-with-one-label",
-        "spec.router.external.roleLabels",
-        "three different values",
-        spec__router={"type": "External", "external": {"roleLabels": {"draining": "decode"}}},
-    ),
-    case(
-        "class-name",
-        "spec.router.builtIn.classes[0].name",
-        "lowercase letters, digits and dashes",
-        spec__router__builtIn__classes=[{"name": "Not_A_Name"}],
-    ),
-    case("no-router-replicas", "spec.router.builtIn.replicas", "equal to 1", spec__router__builtIn__replicas=0),
     case(
         "dead-band-too-wide",
         "spec.scaling.stabilization.deadBandPercent",
@@ -402,7 +353,7 @@ CLUSTER = [
 ]
 
 
-CASES = NAMES + SPEC + OBJECTIVES + POOLS + ARGUMENTS + POD_TEMPLATES + CLUSTER
+CASES = NAMES + SPEC + OBJECTIVES + POOLS + ARGUMENTS + POD_TEMPLATES + CLUSTER + ROUTERS
 
 
 @pytest.mark.parametrize(("changes", "field", "words"), CASES)

@@ -1,0 +1,51 @@
+"""Bad settings of the router, as `test_refused` tries them."""
+
+from tests.support.inference_clusters import case
+
+ROUTERS = [
+    case(
+        "rate-limit-in-words",
+        "spec.router.builtIn.rateLimit.requestsPerSecond",
+        "such as '5' or '0.2'",
+        spec__router__builtIn={"rateLimit": {"requestsPerSecond": "five"}},
+    ),
+    case(
+        "rate-limit-of-nothing",
+        "spec.router.builtIn.rateLimit.requestsPerSecond",
+        "leave rateLimit out for no limit",
+        spec__router__builtIn={"rateLimit": {"requestsPerSecond": "0"}},
+    ),
+    case(
+        "rate-limit-without-rate",
+        "spec.router.builtIn.rateLimit.requestsPerSecond",
+        "Required value",
+        spec__router__builtIn={"rateLimit": {}},
+    ),
+    case(
+        "certificate-without-secret",
+        "spec.router.builtIn.tls.secretName",
+        "Required value",
+        spec__router__builtIn={"tls": {}},
+    ),
+    case(
+        "api-keys-of-no-name",
+        "spec.router.builtIn.apiKeys.secretName",
+        "lower-case letters",
+        spec__router__builtIn={"apiKeys": {"secretName": "My Keys"}},
+    ),
+    case("external-router-undescribed", "spec.router.external", "external: {}", spec__router={"type": "External"}),
+    case("external-settings-of-built-in", "spec.router.external", "set type to External", spec__router__external={}),
+    case(
+        "roles-with-one-label",
+        "spec.router.external.roleLabels",
+        "three different values",
+        spec__router={"type": "External", "external": {"roleLabels": {"draining": "decode"}}},
+    ),
+    case(
+        "class-name",
+        "spec.router.builtIn.classes[0].name",
+        "lowercase letters, digits and dashes",
+        spec__router__builtIn__classes=[{"name": "Not_A_Name"}],
+    ),
+    case("no-router-replicas", "spec.router.builtIn.replicas", "equal to 1", spec__router__builtIn__replicas=0),
+]
