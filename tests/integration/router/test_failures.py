@@ -85,6 +85,9 @@ async def test_decode_worker_killed_after_streams_began_and_before_their_first_t
 ) -> None:
     """A worker sends a stream's headers long before its first token, which a client must not see until then."""
     await stand.fault(session, "d0", kind="slow", factor=5000)
+    stand.workers["d1"].ready = False  # so that d0 is who generates
+    stand.list_workers()
+    await out(stand, session, "d1")
     serving = asyncio.create_task(many(stand, session, 8, stream=True))
 
     async def begun() -> bool:
@@ -93,6 +96,13 @@ async def test_decode_worker_killed_after_streams_began_and_before_their_first_t
         return any(float(one.split()[-1]) > 0 for one in lines if one.startswith("vllm:num_requests_"))
 
     await until_async("d0 has a stream, and so has sent its headers", begun)
+    stand.workers["d1"].ready = True
+    stand.list_workers()
+
+    async def back() -> bool:
+        return (await stand.worker(session, "d1")).in_rotation
+
+    await until_async("d1 is in rotation again", back)
     stand.signal_worker("d0", signal.SIGKILL)
     answers = await serving
     assert [answer.status for answer in answers] == [200] * 8
