@@ -208,8 +208,8 @@ async def test_clients_that_leave_at_any_moment_leave_nothing(stand: Stand, sess
         return idle and await total(stand, session, "vllm:kv_cache_usage_perc") == 0
 
     await until_async("no block is held", nothing, limit_s=25)
-    # A leg that is told to stop in the millisecond in which it ends has an answer that nobody can read any more: what it
-    # computed is freed by the lease. Of 480 clients one in a run meets that moment, seldom two.
+    # A leg that is told to stop in the millisecond in which it ends has an answer that nobody can read any more: what
+    # it computed is freed by the lease. Of 480 clients one in a run meets that moment, seldom two.
     left = await total(stand, session, "vllm:nixl_num_kv_expired_reqs_total") - expired
     assert left <= 2, f"the blocks of {left:g} of 480 were freed by the end of their lease only"
 
