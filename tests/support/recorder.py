@@ -91,11 +91,9 @@ async def recording(stand: Stand, session: aiohttp.ClientSession) -> AsyncIterat
         app.router.add_route("*", "/{path:.*}", handler)
         runner = web.AppRunner(app)
         await runner.setup()
-        site = web.TCPSite(runner, host, 0)
-        await site.start()
+        await web.TCPSite(runner, host, 0).start()
         runners.append(runner)
-        assert site._server is not None
-        port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
+        port = runner.addresses[0][1]
         members.append({"address": f"{host}:{port}", "role": role})
     stand.workers_file.write_text(json.dumps(members))
     wanted = {member["address"] for member in members}
