@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from e2e.cluster.interface import AuditEvent
-from e2e.load.plan import Lengths
+from e2e.load.plan import Lengths, Phase
 from e2e.scenarios.scenario import Facts, Scenario
-from e2e.scenarios.stage import CLUSTER, PROMPTS, STAGE_NAMESPACE, Stage
-from e2e.system.waiting import wait_until
+from e2e.scenarios.stage import CLUSTER, GENERATION, PROMPTS, STAGE_NAMESPACE, Stage
+from e2e.system.waiting import NotInTimeError, wait_until
 from swingpool_control import names
 
 _WATCH_S, _WATCH_QUICK_S = 45.0, 20.0
+_FLIP_S = 60.0
 _REPLICAS = "/spec/pools/0/replicas"
 _LONG_PROMPTS = dataclasses.replace(PROMPTS, requests_per_s=5, prompt_tokens=Lengths(mean=1500, sigma=0.3))
 """More than two prefill workers compute, little enough to wait for, and few requests."""
@@ -59,16 +60,30 @@ def recommends(stage: Stage) -> Facts:
 def replays(stage: Stage) -> Facts:
     """Record decisions under a load that makes workers change roles; offline they come out the same."""
     path = _file(stage, "auto")
-    before = len(stage.flips())
-    with stage.traffic(_LONG_PROMPTS) as traffic:
-        wait_until("a flip", lambda: len(stage.flips()), lambda found: found > before, limit_s=90)
-        _explain(stage, "--record", str(path))
+    facts = next((facts for phase in (_LONG_PROMPTS, GENERATION) if (facts := _record_flip(stage, phase, path))), None)
+    assert facts, "neither long prompts nor long generations made a worker change its role"
     body = json.loads(_offline("--replay", str(path), "-o", "json"))
     found = body["decisions"]
     different = [one for one in found if one["differences"]]
     assert not different, f"{len(different)} of {len(found)} decisions come out otherwise: {different[:3]}"
     assert any(one["summary"].startswith("flip ") for one in found), [one["summary"] for one in found]
-    return {**traffic.facts, "decisions": len(found), "different": 0, "bytes": path.stat().st_size}
+    return {**facts, "decisions": len(found), "different": 0, "bytes": path.stat().st_size}
+
+
+def _record_flip(stage: Stage, phase: Phase, path: Path) -> Facts | None:
+    """Record the decisions under a load that leads to a flip; None if the roles already fit this load."""
+    before = _flips(stage)
+    with stage.traffic(phase) as traffic:
+        try:
+            wait_until("a flip", lambda: _flips(stage) - before, bool, limit_s=_FLIP_S)
+        except NotInTimeError:
+            return None
+        _explain(stage, "--record", str(path))
+    return traffic.facts
+
+
+def _flips(stage: Stage) -> set[tuple[str, str]]:
+    return {(flip["worker"], flip["decidedAt"]) for flip in stage.flips()}
 
 
 def _file(stage: Stage, name: str) -> Path:
