@@ -41,6 +41,7 @@ async def check(stand: Stand, *, old: tuple[str, str], new: tuple[str, str]) -> 
     only(stand, {old[0]: ROLE_PREFILL, old[1]: ROLE_DECODE})
     await asyncio.to_thread(stand.await_rotation)
     async with client() as session:
+        before = [await metric(session, stand.servers[name].url, _FAILED) for name in old]  # of earlier checks
         rolled = asyncio.Event()
         asking = asyncio.create_task(_ask(session, stand, rolled))
         await asyncio.to_thread(_roll, stand, old, new)
@@ -48,7 +49,7 @@ async def check(stand: Stand, *, old: tuple[str, str], new: tuple[str, str]) -> 
         asked, found = await asking
         servers = [stand.servers[name] for name in (*old, *new)]
         crossed = sum(_refusals(server) for server in servers)
-        failed = sum([await metric(session, server.url, _FAILED) for server in servers])
+        failed = sum([await metric(session, server.url, _FAILED) for server in servers]) - sum(before)
         single = stand.servers[new[1]].url
         await session.post(f"{single}/reset_prefix_cache")
         expected = await at_once(session, single, asked, in_flight=12)
