@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from swingpool_control.api.engine import SchedulingPolicy
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec, KVLoadFailurePolicy, Pool, RouterType
@@ -36,6 +37,9 @@ from swingpool_control.sizing import models
 from swingpool_control.swing.protocol import KV_LEASE_S
 
 __all__ = ["Simulation", "SimulationError"]
+
+STUCK_S: Final = 3 * 3600.0
+"""Longer than any answer takes."""
 
 
 class Simulation:
@@ -81,6 +85,8 @@ class Simulation:
             itl_spread=_itl_spread(self._models.values()),
         )
         self._timeline = Timeline()
+        self._went_on_s = 0.0
+        """When a request came or ended last."""
         self._counters = Counters()
         policy = _policy(spec, self._models, settings)
         self._router = Router(
@@ -138,12 +144,18 @@ class Simulation:
         return {pod.name: pod.runner.engine for pod in self._pods.pods.values()}
 
     def advance(self, *, events: int) -> bool:
-        """Let at most so many events happen; return whether there is more to come."""
+        """Let at most so many events happen; return whether there is more to come.
+
+        Workers that do both roles can fill their KV caches with what the others are to fetch, and wait for one another
+        for ever: what has not ended `STUCK_S` after the last request that came or ended has failed.
+        """
         arriving, gathering, timeline = self._arriving, self._gathering, self._timeline
         for _ in range(events):
             if arriving.exhausted and gathering.ended == arriving.arrived:
                 return False
             timeline.step()
+        if arriving.exhausted and timeline.now_s - self._went_on_s > STUCK_S:
+            self._router.abandon()
         return not self.finished
 
     def run(self) -> Result:
@@ -165,6 +177,7 @@ class Simulation:
         )
 
     def _arrive(self, number: int, arrival: Arrival) -> None:
+        self._went_on_s = self.now_s
         self._gathering.arrival(arrival)
         self._counters.arrived(arrival)
         self._router.arrive(number, arrival)
@@ -188,6 +201,7 @@ class Simulation:
         )
 
     def _request_ended(self, outcome: Outcome) -> None:
+        self._went_on_s = self.now_s
         self._gathering.request(outcome)
         self._counters.ended(outcome)
         if self._told is not None:

@@ -12,7 +12,7 @@ class Outcome:
         first_s: when its first token came; None if none did.
         end_s: when it ended.
         result: `completed`, `refused` (no worker in time, or longer than any KV cache) or `failed` (its worker was
-            lost).
+            lost, or nothing went on any more).
     """
 
     __slots__ = ("arrival", "end_s", "first_s", "number", "result")

@@ -176,6 +176,7 @@ class Router:
         self.told = Told(settings)
         self._refuses = placer if settings.overload and isinstance(placer, Dispatcher) else None
         """Who refuses requests under overload; None if nobody does."""
+        self._flights: dict[int, _Flight] = {}
         self._hop_s = settings.latencies.hop_s
         self._on_the_way = timeline.line()
         self._patience = Later(timeline, settings.queue_timeout_s)
@@ -237,6 +238,7 @@ class Router:
             priority=self._priorities.get(arrival.kind, self._priority) if arrival.kind else self._priority,
             now_s=now_s,
         )
+        self._flights[number] = flight
         self.told.arrived(flight.tokens, now_s=now_s)
         if self._refuses is not None and refusal(self._refuses, flight, now_s) is not None:
             self._end(flight, "refused")
@@ -358,7 +360,13 @@ class Router:
             flight.tries, flight.first_s = 2 * MOST_LEGS + 1, None
             self._end(flight, "refused")
 
+    def abandon(self) -> None:
+        """End all requests that are left, as failed."""
+        for flight in tuple(self._flights.values()):
+            self._end(flight, "failed")
+
     def _end(self, flight: _Flight, result: str) -> None:
+        del self._flights[flight.number]
         arrival = flight.arrival
         if result == "completed":
             self.told.answered(arrival.output_tokens)

@@ -136,8 +136,8 @@ def _at_any_moment(
     needs = [_need(one, lengths) for one in lower]
     if any(one is None for one in needs):
         return most
-    known = sorted(set(filter(None, needs)), key=lambda one: -(one.prefill_per_s + one.decode_per_s))
-    for workers in sorted({one.workers for one in lower}, key=lambda one: sum(count for _, count in one)):
+    known = sorted(dict.fromkeys(filter(None, needs)), key=lambda one: -(one.prefill_per_s + one.decode_per_s))
+    for workers in sorted({one.workers for one in lower}, key=lambda one: (sum(count for _, count in one), one)):
         counts = {pool.name: dict(workers).get(pool.name, most.get(pool.name, pool.asked)) for pool in facts}
         if all(covers(asked.as_is(facts, counts, one, scaling), counts) for one in known):
             return counts

@@ -15,6 +15,7 @@ from swingpool_control.api.v1alpha1 import InferenceClusterSpec
 from swingpool_control.engine.model import prefill_s
 from swingpool_control.engine.profile import built_in
 from swingpool_control.simulation.cluster import Simulation, SimulationError
+from swingpool_control.simulation.outcome import Outcome
 from swingpool_control.simulation.policies.catalogue import POLICIES
 from swingpool_control.simulation.settings import Failures, Latencies, Settings
 from swingpool_control.simulation.traffic import Arrival
@@ -194,3 +195,20 @@ def test_pods_beyond_the_accelerators_wait_until_others_end() -> None:
     assert max(window.accelerators for window in bounded.windows) <= 4
     assert bounded.accelerator_hours <= 4 * bounded.simulated_s / 3600
     assert bounded.completed == free.completed == len(overload)
+
+
+def test_workers_that_wait_for_one_another_for_ever_end_the_simulation() -> None:
+    # Machines that do both roles, each full of what the other is to fetch: nothing but leases goes on.
+    model = built_in("demo").model()
+    outcomes: list[Outcome] = []
+    simulation = Simulation(
+        spec([{"name": "prefill", "role": "Prefill"}, {"name": "decode", "role": "Decode"}]),
+        load(8, 30, prompt=400, output=200),
+        Settings(policy=POLICIES["splitwise"], queue_timeout_s=1e6),
+        failures=Random(1),
+        known=dict.fromkeys(("prefill", "decode"), replace(model, kv_capacity_tokens=4000)),
+        ended=outcomes.append,
+    )
+    result = simulation.run()
+    assert result.finished
+    assert 0 < result.completed < result.requests == result.completed + result.failed == len(outcomes)

@@ -26,9 +26,8 @@ POLICIES = {
         OURS,
         Policy(
             name="no-swing",
-            about="Ours, but swing workers keep their roles.",
+            about="Ours, but no worker changes its role: swing pools are divided between the roles.",
             make=partial(Live, features=Features(swing=False)),
-            swings=True,
         ),
         Policy(
             name="no-forecast",

@@ -229,8 +229,8 @@ class Clairvoyant:
         board.act(self._resized(view, prefill, decode, together))
         swing = {pool.name for pool in self._pools[PoolRole.SWING]}
         if swing:
-            wanted, _, _ = self._need.over(now_s, now_s + MARGIN_S)
-            board.act(self._roles(board.view(InferenceClusterStatus()), swing, wanted))
+            prefill, decode, _ = self._need.over(now_s, now_s + MARGIN_S)
+            board.act(self._roles(board.view(InferenceClusterStatus()), swing, prefill, decode))
 
     def _resized(self, view: ClusterView, prefill: int, decode: int, together: int) -> tuple[SetReplicas, ...]:
         now = {state.pool: state.replicas for state in view.pools}
@@ -248,9 +248,13 @@ class Clairvoyant:
             if count != now[name]
         )
 
-    def _roles(self, view: ClusterView, swing: set[str], wanted: int) -> tuple[PatchWorker, ...]:
-        """Give swing workers the roles that are needed now; the least busy of the other role change first."""
+    def _roles(self, view: ClusterView, swing: set[str], prefill: int, decode: int) -> tuple[PatchWorker, ...]:
+        """Give swing workers the roles that are needed now; the least busy of the other role change first.
+
+        Where there are too few for both roles, each has its share.
+        """
         ready = [worker for worker in view.workers if worker.ready and not worker.deleting]
+        wanted = min(prefill, round(len(ready) * prefill / (prefill + decode)))
         held = {one.pod: one.prefills_in_flight + one.decodes_in_flight for one in fleet.observed(view).workers}
         by_role: Mapping[str, list[WorkerView]] = {
             role: sorted(
