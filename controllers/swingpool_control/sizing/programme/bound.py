@@ -58,16 +58,20 @@ class _Cases:
         return _Cases(self.dear, *rows)
 
     def at_price(self, price: Reals) -> tuple[Reals, Reals]:
-        """Return a bound for each case at a price of sustaining, and what is sustained where the bound is reached."""
-        worth = self.dear - price[:, None] * self.rates
-        order = np.argsort(worth, axis=1)
-        rows = np.arange(len(order))[:, None]
-        worth, rates, room = worth[rows, order], self.rates[rows, order], self.room[rows, order]
-        before = np.cumsum(room, axis=1) - room
-        total = np.clip(np.where(worth < 0, room, 0.0).sum(axis=1), self.low, self.high)
-        taken = np.clip(total[:, None] - before, 0.0, room)
-        value: Reals = self.more + price * self.must + (worth * taken).sum(axis=1)
-        return value, (rates * taken).sum(axis=1)
+        """Return a bound for each case at a price of sustaining, and what is sustained where the bound is reached.
+
+        Args:
+            price: for each case, or rows of them.
+        """
+        worth = self.dear - price[..., None] * self.rates
+        order = np.argsort(worth, axis=-1)
+        rates, room = (np.broadcast_to(one, worth.shape) for one in (self.rates, self.room))
+        worth, rates, room = (np.take_along_axis(one, order, axis=-1) for one in (worth, rates, room))
+        before = np.cumsum(room, axis=-1) - room
+        total = np.clip(np.where(worth < 0, room, 0.0).sum(axis=-1), self.low, self.high)
+        taken = np.clip(total[..., None] - before, 0.0, room)
+        value: Reals = self.more + price * self.must + (worth * taken).sum(axis=-1)
+        return value, (rates * taken).sum(axis=-1)
 
 
 def _role(arrays: Arrays, role: RoleArrays, held: Held, price: float) -> float:
@@ -110,20 +114,16 @@ def _cases(arrays: Arrays, role: RoleArrays, dear: Reals, room: Reals, kv_cost: 
 def _least(cases: _Cases, price: float) -> float:
     """Return a bound on the least of all cases: each has a price of sustaining at which its bound is highest."""
     tried = FACTORS * (price if price > 0 else float(np.abs(cases.dear).max(initial=1.0)))
-    values = np.empty((len(tried), len(cases.must)))
-    short = np.empty(values.shape, dtype=bool)
-    for at, one in enumerate(tried):
-        values[at], sustained = cases.at_price(np.full(len(cases.must), one))
-        short[at] = sustained < cases.must
-    best = values.max(axis=0)
+    values, sustained = cases.at_price(np.repeat(tried[:, None], len(cases.must), axis=1))
+    best: Reals = values.max(axis=0)
     few = np.argsort(best, kind="stable")[:FINER]
     # The bound rises with the price as long as too little is sustained, and falls from there on.
-    turn = short[:, few].sum(axis=0)
+    turn = (sustained < cases.must)[:, few].sum(axis=0)
     edges = np.append(tried, 8.0 * tried[-1])
     least, most, some = edges[np.maximum(turn - 1, 0)], edges[turn], cases.some(few)
     for _ in range(HALVINGS):
         middle = (least + most) / 2
-        value, sustained = some.at_price(middle)
+        value, there = some.at_price(middle)
         best[few] = np.maximum(best[few], value)
-        least, most = np.where(sustained < some.must, middle, least), np.where(sustained < some.must, most, middle)
+        least, most = np.where(there < some.must, middle, least), np.where(there < some.must, most, middle)
     return float(best.min())

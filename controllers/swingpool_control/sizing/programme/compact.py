@@ -8,18 +8,14 @@ best one, and with it come prices of budgets and of pools' limits: the search wa
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, linprog, milp
+from scipy.optimize import linprog
 
-from swingpool_control.sizing.programme.arrays import Arrays, Reals, RoleArrays, Wholes
+from swingpool_control.sizing.programme.arrays import Arrays, Reals, RoleArrays
 from swingpool_control.sizing.programme.problem import ROLES
 from swingpool_control.sizing.programme.slack import UNCOVERED, UNCOVERED_EACH, UNSPARED, UNSTAFFED
 
-ROUNDS = 3
-"""How often rates are held anew at most."""
-NEAR = 1.0
-"""Share of the objective by which whole numbers may miss the least with held rates: the first that fit are as good."""
-NODES = 20
-"""How often HiGHS may branch for them; a count, so that a replay finds the same."""
+LEAST_USED = 0.5
+"""Workers of a pool from which on it counts as one that has some."""
 MISSED = 1e4
 """What missing the whole need costs, over what the cheapest worker would cost that does all of it."""
 
@@ -32,6 +28,10 @@ class Rates:
     """Index into each role's starts."""
     lost: tuple[tuple[float, float], ...] | None
     """What the worker that may be lost adds and holds at most, by role; None: the least of all workers."""
+    used: tuple[bool, ...] | None
+    """Which pools have workers, of those to which a rolling update may then add one; None: as much as they are full."""
+    more: float = 1.0
+    """Times the need that is sustained: what rounding may lose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,29 +98,35 @@ class Compact:
         self._scale = self._typical()
         self._cost, self._weights = self._costs()
 
-    def rounds(self) -> list[Held]:
-        """Return one solution after another, the first at the best rates of all: what it misses, every plan misses."""
+    def at_best(self) -> Held | None:
+        """Return the best at the best rates of all: what it misses, every plan misses."""
+        steps = tuple(len(role.starts) - 1 for role in self._arrays.roles)
+        return self._solve(Rates(steps=steps, lost=None, used=None))
+
+    def after(self, held: Held, *, more: float) -> Held | None:
+        """Return the best with the rates of as many workers as a solution has, and with so many times the need."""
         arrays, spare = self._arrays, float(self._arrays.problem.spare_worker)
-        rates = Rates(steps=tuple(len(role.starts) - 1 for role in arrays.roles), lost=None)
-        found: list[Held] = []
-        while len(found) < ROUNDS and rates.steps not in [one.rates.steps for one in found]:
-            held = self._solve(rates)
-            if held is None:
-                break
-            found.append(held)
-            steps = tuple(_step(role, float(held.workers[role.block].sum()) - spare) for role in arrays.roles)
-            lost = tuple(_lost(role, step, held.workers) for role, step in zip(arrays.roles, steps, strict=True))
-            rates = Rates(steps=steps, lost=lost)
-        return found
+        steps = tuple(_step(role, float(held.workers[role.block].sum()) - spare) for role in arrays.roles)
+        lost = tuple(_lost(role, step, held.workers) for role, step in zip(arrays.roles, steps, strict=True))
+        return self._solve(Rates(steps=steps, lost=lost, used=self._used(held.workers), more=more))
+
+    def _used(self, workers: Reals) -> tuple[bool, ...]:
+        """Tell for each pool that an update may add a worker to whether it has one."""
+        by_pool = self._member @ workers
+        return tuple(bool(one > LEAST_USED) for one in by_pool[self._some])
 
     def _solve(self, rates: Rates) -> Held | None:
         """Return the best with held rates; None if budgets are broken by what must be."""
         rows, limits = self._all_rows(rates)
+        low, high = self._low.copy(), self._high.copy()
+        if rates.used is not None:
+            some = slice(len(self._arrays.places), self._first_way)
+            low[some] = high[some] = rates.used
         found = linprog(
             self._cost + self._weights * MISSED,
             A_ub=rows,
             b_ub=limits,
-            bounds=list(zip(self._low.tolist(), self._high.tolist(), strict=True)),
+            bounds=list(zip(low.tolist(), high.tolist(), strict=True)),
             method="highs-ds",
         )
         if found.x is None:
@@ -143,23 +149,9 @@ class Compact:
             kv_price=float(own_prices[:, 4:].sum()) * self._scale,
         )
 
-    def whole(self, rates: Rates) -> Wholes | None:
-        """Return whole numbers of workers that miss nothing with held rates, and cost little; None if none do."""
-        rows, limits = self._all_rows(rates)
-        high = self._high.copy()
-        high[self._first_lacking :] = 0.0
-        found = milp(
-            self._cost,
-            constraints=LinearConstraint(rows, -np.inf, limits),
-            integrality=(np.arange(self._size) < self._first_way).astype(np.int64),
-            bounds=Bounds(self._low, high),
-            options={"mip_rel_gap": NEAR, "node_limit": NODES},
-        )
-        return None if found.x is None else np.rint(found.x[: len(self._arrays.places)]).astype(np.int64)
-
     def _all_rows(self, rates: Rates) -> tuple[Reals, Reals]:
         lost = rates.lost or (None,) * len(ROLES)
-        own = [self._rows_of(at, step, lost[at]) for at, step in enumerate(rates.steps)]
+        own = [self._rows_of(at, step, lost[at], rates.more) for at, step in enumerate(rates.steps)]
         rows = np.vstack([self._shared, *(rows for rows, _ in own)])
         return rows, np.concatenate([self._limits, *(limits for _, limits in own)])
 
@@ -228,13 +220,15 @@ class Compact:
         ]
         return np.vstack(rows), np.concatenate(limits)
 
-    def _rows_of(self, at: int, step: int, lost: tuple[float, float] | None) -> tuple[Reals, Reals]:
+    def _rows_of(self, at: int, step: int, lost: tuple[float, float] | None, more: float) -> tuple[Reals, Reals]:
         """Six rows of one role; those that say nothing are empty."""
         role = self._arrays.roles[at]
         staffed, covered, spared = self._slack(at)
         spare = self._arrays.problem.spare_worker
         rows, limits = np.zeros((6, self._size)), np.zeros(6)
-        rows[0, role.block], rows[0, staffed], limits[0] = -1.0, -1.0, -(2.0 if spare else 1.0)
+        # Rates that are held in earnest are those of so many workers at the least.
+        least = float((1 if lost is None or not len(role.starts) else role.starts[step]) + int(spare))
+        rows[0, role.block], rows[0, staffed], limits[0] = -1.0, -least, -least
         rows[1, covered], rows[1, -1] = 1.0, -1.0
         needs = (role.need, role.rates[step] if len(role.starts) else role.kv), (role.kv_need, role.kv)
         for which, (need, adds) in enumerate(needs):
@@ -242,8 +236,9 @@ class Compact:
                 continue
             shares = np.minimum(1.0, adds / need)
             plain = 2 + 2 * which
-            rows[plain, role.block], rows[plain, covered], limits[plain] = -shares, -1.0, -1.0
+            rows[plain, role.block], rows[plain, covered], limits[plain] = -shares, -more, -more
             if spare:
                 less = float(shares.min()) if lost is None else min(1.0, lost[which] / need)
-                rows[plain + 1, role.block], rows[plain + 1, spared], limits[plain + 1] = -shares, -1.0, -1.0 - less
+                rows[plain + 1, role.block], rows[plain + 1, spared] = -shares, -more
+                limits[plain + 1] = -more - less
         return rows, limits

@@ -5,15 +5,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from swingpool_control.sizing.programme import bound, compact, search, shares, totals
+from swingpool_control.sizing.programme import bound, compact, rounding, search, shares, totals
 from swingpool_control.sizing.programme.answer import Answer, PlannedWorkers
 from swingpool_control.sizing.programme.arrays import Arrays, Reals, Wholes
 from swingpool_control.sizing.programme.formulation import Formulation, formulate
 from swingpool_control.sizing.programme.neighbourhood import Neighbourhood
+from swingpool_control.sizing.programme.plans import Plans
 from swingpool_control.sizing.programme.problem import ROLES, Problem
 from swingpool_control.sizing.programme.reasons import Reasons
 from swingpool_control.sizing.programme.rows import Solution, minimise
 from swingpool_control.sizing.programme.totals import Serving
+from swingpool_control.sizing.programme.trades import Trades
 
 ROUNDING = 2e-6
 """By how much a need is raised when the solver, within its own tolerance, fell just short of it."""
@@ -21,6 +23,12 @@ ROUNDING = 2e-6
 
 LOOKS = 10
 """How often the quick search looks at neighbours."""
+
+MORE = (1.03, 1.06, 1.0)
+"""Times the need, for whose fractional plans roundings are tried: what sustains more can lose some by rounding."""
+
+TRADES = 12
+"""How many trades are made at most from each."""
 
 OTHER_STARTS = (0.3, -0.3)
 """Where else it starts, if need be: how far above fractional numbers, before they are rounded."""
@@ -137,17 +145,40 @@ class _Quick:
 def _quickly(problem: Problem) -> _Quick | None:
     """A plan near those of the compact programme; None if the search found none that keeps the budgets."""
     arrays = Arrays(problem)
-    near, stated = Neighbourhood(arrays), compact.Compact(arrays)
-    held = stated.rounds()
+    stated, plans = compact.Compact(arrays), Plans(arrays)
+    at_best = stated.at_best()
+    if at_best is None:
+        return None
+    held = [at_best]
+    if at_best.missed > 0:
+        return _walk(arrays, held, None)
+    trades = Trades(arrays, plans)
+    for more in MORE:
+        near = stated.after(held[-1], more=more)
+        if near is None:
+            break
+        held.append(near)
+        start = rounding.rounded(arrays, plans, near.workers)
+        if start is not None:
+            kept = trades.best(start, trades=TRADES)
+            if shares.are_carried(problem, arrays.by_place(kept)):
+                return _with_gap(arrays, held, kept)
+    return _walk(arrays, held, trades)
+
+
+def _walk(arrays: Arrays, held: Sequence[compact.Held], trades: Trades | None) -> _Quick | None:
+    """A plan found by single moves, bettered by trades if it keeps everything."""
+    problem, near = arrays.problem, Neighbourhood(arrays)
     best: search.Found | None = None
-    for start, prices in _starts(stated, held):
+    for start, prices in _starts(held):
         found = search.improve(near, start, prices=prices, looks=LOOKS)
         if found is None:
             continue
         if found.missed <= 0 and shares.are_carried(problem, found.serving):
-            under = bound.bound(arrays, held[-1])
-            gap = max(0.0, 1 - under / found.objective) if found.objective > 0 else 0.0
-            return _Quick(serving=found.serving, gap=gap, kept=True, proved=False)
+            serving = arrays.nearest(found.serving)
+            better = serving if trades is None else trades.best(serving, trades=TRADES)
+            carried = shares.are_carried(problem, arrays.by_place(better))
+            return _with_gap(arrays, held, better if carried else serving)
         if best is None or found.missed < best.missed:
             best = found
     if best is None:
@@ -157,17 +188,18 @@ def _quickly(problem: Problem) -> _Quick | None:
     return _Quick(serving=best.serving, gap=max(0.0, best.missed - missed), kept=False, proved=proved)
 
 
-def _starts(stated: compact.Compact, held: Sequence[compact.Held]) -> Iterator[tuple[Wholes, Reals]]:
-    """Yield plans to start from, with prices to walk by: rounded fractions, then whole numbers that HiGHS finds."""
-    if not held:
-        return
+def _with_gap(arrays: Arrays, held: Sequence[compact.Held], serving: Wholes) -> _Quick:
+    """A plan that keeps everything, and by how much a better one might undercut it."""
+    objective, under = arrays.fixed + float(arrays.unit @ serving), bound.bound(arrays, held[-1])
+    gap = max(0.0, 1 - under / objective) if objective > 0 else 0.0
+    return _Quick(serving=arrays.by_place(serving), gap=gap, kept=True, proved=False)
+
+
+def _starts(held: Sequence[compact.Held]) -> Iterator[tuple[Wholes, Reals]]:
+    """Yield plans to walk from, with prices to walk by: fractions rounded in several ways."""
     yield _rounded(held[-1], 0.0), held[-1].dear
     if held[0].missed > 0:
         return
-    for one in reversed(held):
-        whole = stated.whole(one.rates)
-        if whole is not None:
-            yield whole, one.dear
     for above in OTHER_STARTS:
         for one in reversed(held[-2:]):
             yield _rounded(one, above), one.dear

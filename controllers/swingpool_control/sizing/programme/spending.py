@@ -67,13 +67,15 @@ def at_least(pool: PoolOption) -> tuple[int, int]:
 
 def broken(problem: Problem, counts: Mapping[str, int]) -> Budget | None:
     """Return the budget that so many workers by pool would break at some moment, or None."""
-    pools = {pool.name: pool for pool in problem.pools}
+    planned = {pool.name: at_once(pool, counts[pool.name]) for pool in problem.pools}
+    anyway = {pool.name: at_least(pool) for pool in problem.pools}
     for budget in budgets(problem):
         for when in (0, 1):
-            planned = sum(each * at_once(pools[name], counts[name])[when] for name, each in budget.per_worker.items())
-            anyway = sum(each * at_least(pools[name])[when] for name, each in budget.per_worker.items())
-            if planned > _room(max(budget.limit, anyway)):
-                return budget
+            held = sum(each * planned[name][when] for name, each in budget.per_worker.items())
+            if held > _room(budget.limit):
+                least = sum(each * anyway[name][when] for name, each in budget.per_worker.items())
+                if held > _room(max(budget.limit, least)):
+                    return budget
     return None
 
 
