@@ -69,6 +69,11 @@ HEADER_CLASS = "x-gateway-inference-objective"
 HEADER_TENANT = "x-gateway-inference-fairness-id"
 """Says whose a request is, as there."""
 
+HEADER_TRACE = "traceparent"
+"""Whose span a request belongs to, as W3C's Trace Context writes it."""
+TRACES_PATH = "/v1/traces"
+"""Where a receiver of OTLP over HTTP takes traces."""
+
 MAX_CLUSTER_NAME = 40
 MAX_POOL_NAME = 20
 """Together with the dash they leave `<cluster>-<pool>` within the 63 characters of a label or a Service name."""
@@ -85,6 +90,11 @@ def pool_deployment(cluster: str, pool: str) -> str:
 def router(cluster: str) -> str:
     """Name of the router's Deployment, Service, ConfigMap, ServiceAccount, Role and RoleBinding."""
     return f"{cluster}-router"
+
+
+def picker(cluster: str) -> str:
+    """What a cluster's endpoint picker is called in traces."""
+    return f"{cluster}-picker"
 
 
 def workers_service(cluster: str) -> str:

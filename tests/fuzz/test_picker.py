@@ -62,6 +62,7 @@ class Call:
 
     sent: list[ProcessingResponse] = field(default_factory=list)
     over: asyncio.Event = field(default_factory=asyncio.Event)
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
     def send(self, message: bytes) -> None:
         assert not self.over.is_set(), "nothing comes after the end"

@@ -17,7 +17,7 @@ from swingpool_control.observation import RouterObservation, WorkerObservation
 from swingpool_control.placement.limits import DeflectionLimits
 from swingpool_control.resources.envoy import EnvoySettings, bootstrap
 from swingpool_control.resources.envoy_access import certificate
-from swingpool_control.resources.envoy_settings import TenantLimit
+from swingpool_control.resources.envoy_settings import TenantLimit, TraceExport
 from tests.support.processes import free_port, simulated_worker, swingpool
 from tests.support.waiting import until_async
 
@@ -57,6 +57,8 @@ class Stand:
     api_keys_directory: Path | None = None
     """Holds a file for each client; None if no key is needed."""
     tenant_limit: TenantLimit | None = None
+    traces: TraceExport | None = None
+    """Where Envoy and the picker send their spans."""
     worker_names: tuple[tuple[str, str], ...] = (
         ("p0", "prefill"), ("p1", "prefill"), ("d0", "decode"), ("d1", "decode"),
     )  # fmt: skip
@@ -137,6 +139,7 @@ class Stand:
                 *("--request-log", str(self.request_log)),
                 *("--log-format", "text", "--log-level", "debug"),
                 *self._key_arguments(),
+                *self._trace_arguments(),
             ],
         )
 
@@ -158,6 +161,7 @@ class Stand:
             tls_sds_file=self._certificate_file(),
             api_keys_file=str(self._keys_file) if self.api_keys_directory else "",
             tenant_limit=self.tenant_limit,
+            traces=self.traces,
         )
         config = self.directory / "envoy.json"
         config.write_text(json.dumps(bootstrap(settings)))
@@ -172,6 +176,11 @@ class Stand:
         if self.api_keys_directory is None:
             return []
         return ["--api-keys-directory", str(self.api_keys_directory), "--api-keys-file", str(self._keys_file)]
+
+    def _trace_arguments(self) -> list[str]:
+        if self.traces is None:
+            return []
+        return ["--otlp-traces-endpoint", f"http://{self.traces.host}:{self.traces.port}"]
 
     def _certificate_file(self) -> str:
         if self.tls_directory is None:
@@ -238,7 +247,7 @@ class Stand:
             clusters = (await response.json())["cluster_statuses"]
         hosts = [host for cluster in clusters for host in cluster.get("host_statuses", ())]
         healthy = [host for host in hosts if set(host["health_status"]) == {"eds_health_status"}]
-        return len(healthy) == len(self.workers) + 1
+        return len(healthy) == len(self.workers) + 1 + (self.traces is not None)
 
     async def state(self, session: aiohttp.ClientSession) -> RouterObservation:
         """Return what the picker tells the manager."""

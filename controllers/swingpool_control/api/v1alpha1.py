@@ -34,6 +34,7 @@ from swingpool_control.api.router import (
 )
 from swingpool_control.api.rules import LIST_SET, Rule, immutable, list_map, matches, rules
 from swingpool_control.api.scaling import AcceleratorBudget, Budgets, Scaling, ScalingMode, Stabilization
+from swingpool_control.api.tracing import Tracing
 
 __all__ = [
     "Accelerator",
@@ -69,6 +70,7 @@ __all__ = [
     "ServiceType",
     "Simulated",
     "Stabilization",
+    "Tracing",
 ]
 
 _OTHER_WEIGHTS = "workers of old and new weights would exchange KV cache; make a second InferenceCluster"
@@ -167,6 +169,13 @@ class InferenceClusterSpec(ApiModel):
     engine: Annotated[Engine, Field(description="The engine that all pools run.")] = Engine()
     scaling: Annotated[Scaling, Field(description="Whether and how replicas and roles change.")] = Scaling()
     router: Annotated[Router, Field(description="Who routes requests to workers.")] = Router()
+    tracing: Annotated[
+        Tracing | None,
+        Field(
+            description="Where OpenTelemetry traces of requests go. With an external router the workers' alone. A "
+            "change of it restarts workers and router one after another. Default: no traces."
+        ),
+    ] = None
     profile: Annotated[
         ProfileReference | None,
         Field(description="Performance profile. Default: a built-in one that fits the model and the accelerator."),

@@ -28,6 +28,7 @@ from swingpool_control.resources.envoy_settings import (
     EnvoySettings,
     address,
 )
+from swingpool_control.resources.envoy_tracing import trace_clusters
 
 __all__ = [
     "BUFFER_LIMIT_BYTES",
@@ -59,7 +60,7 @@ def bootstrap(settings: EnvoySettings | None = None) -> Config:
         "admin": {"address": address("127.0.0.1", chosen.admin_port)},
         "static_resources": {
             "listeners": [_listener(chosen)],
-            "clusters": [_workers_cluster(chosen), _picker_cluster(chosen)],
+            "clusters": [_workers_cluster(chosen), _picker_cluster(chosen), *trace_clusters(chosen)],
         },
         "overload_manager": _overload_manager(chosen),
     }

@@ -19,6 +19,7 @@ from swingpool_control.resources.envoy_settings import (
     picker_service,
     seconds,
 )
+from swingpool_control.resources.envoy_tracing import tracing
 from swingpool_control.resources.envoy_unread import unread_filters
 
 PREFILL_TIMEOUT_S = 600
@@ -96,7 +97,7 @@ def connection_manager(settings: EnvoySettings) -> Config:
                 }
             ],
         },
-    }
+    } | tracing(settings)
 
 
 def _strip_hostile_headers() -> Config:

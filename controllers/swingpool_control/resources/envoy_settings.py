@@ -47,6 +47,18 @@ class TenantLimit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TraceExport:
+    """Where Envoy's traces go, by OTLP over HTTP, and how many."""
+
+    host: str
+    port: int
+    service: str
+    """What Envoy is called in them."""
+    sampling_ratio: float
+    """Share of the requests that bring no decision, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EnvoySettings:
     """Where Envoy listens and whom it talks to; the defaults are those of the router pod."""
 
@@ -65,6 +77,8 @@ class EnvoySettings:
     api_keys_file: str = ""
     """The keys that requests need, which the picker writes; empty if they need none."""
     tenant_limit: TenantLimit | None = None
+    traces: TraceExport | None = None
+    """None if requests are not traced."""
     heap_bytes: int = 1792 * 1024 * 1024
     """Most memory to use; new requests are refused a little below it. The pod's limit must be higher."""
 

@@ -22,7 +22,7 @@ from swingpool_control.resources.envoy import (
     bootstrap,
 )
 from swingpool_control.resources.envoy_access import certificate
-from swingpool_control.resources.envoy_settings import TenantLimit
+from swingpool_control.resources.envoy_settings import TenantLimit, TraceExport
 from swingpool_control.resources.metadata import Manifest, Owner, disruption_budget, spread_over_nodes
 from swingpool_control.resources.probes import http_probe, liveness, sleep_before_stop
 from swingpool_control.resources.security import container_security_context, pod_security_context
@@ -107,11 +107,20 @@ def _envoy_settings(spec: InferenceClusterSpec, *, node_id: str) -> EnvoySetting
             burst=math.ceil(router.rate_limit.burst / router.replicas),
         )
     return EnvoySettings(
+        traces=_traces(spec, service=node_id),
         node_id=node_id,
         tls_sds_file=f"{CONFIG_DIRECTORY}/{CERTIFICATE_KEY}" if router.tls else "",
         api_keys_file=API_KEYS_FILE if router.api_keys else "",
         tenant_limit=limit,
     )
+
+
+def _traces(spec: InferenceClusterSpec, *, service: str) -> TraceExport | None:
+    if spec.tracing is None:
+        return None
+    host, _, port = spec.tracing.endpoint.removeprefix("http://").partition(":")
+    ratio = float(spec.tracing.sampling_ratio)
+    return TraceExport(host=host, port=int(port or 80), service=service, sampling_ratio=ratio)
 
 
 def _secrets(spec: InferenceClusterSpec) -> dict[str, str]:
@@ -265,6 +274,7 @@ def _picker(owner: Owner, spec: InferenceClusterSpec, settings: RenderSettings) 
             *key_arguments,
             *(("--request-log", "-") if spec.router.built_in.request_log is RequestLog.STDOUT else ()),
             *(("--profile-file", f"{PROFILE_DIRECTORY}/{reference.key}") if reference else ()),
+            *(("--otlp-traces-endpoint", spec.tracing.endpoint) if spec.tracing else ()),
         ],
         "ports": [{"name": "state", "containerPort": names.PORT_PICKER_HTTP, "protocol": "TCP"}],
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},

@@ -103,7 +103,7 @@ def _template(
         "securityContext": pod_security_context(settings),
         "terminationGracePeriodSeconds": _grace_period_s(spec),
         "topologySpreadConstraints": [spread_over_nodes(selector)],
-        "containers": [_container(spec, pool, settings)],
+        "containers": [_container(owner, spec, pool, settings)],
         "volumes": volumes(spec),
     }
     if secrets := [*settings.image_pull_secrets, *spec.engine.image_pull_secrets]:
@@ -125,15 +125,16 @@ def _role_labels(spec: InferenceClusterSpec, pool: Pool) -> dict[str, str]:
     return labels
 
 
-def _container(spec: InferenceClusterSpec, pool: Pool, settings: RenderSettings) -> Manifest:
+def _container(owner: Owner, spec: InferenceClusterSpec, pool: Pool, settings: RenderSettings) -> Manifest:
     simulated = spec.engine.type is EngineType.SIMULATED
+    service = names.pool_deployment(owner.name, pool.name)
     return {
         "name": names.CONTAINER_WORKER,
         "image": _image(spec, pool, settings),
         "imagePullPolicy": settings.image_pull_policy,
         "command": list(SIMULATED_COMMAND if simulated else VLLM_COMMAND),
         "args": worker_arguments(spec, pool),
-        "env": environment(spec, pool),
+        "env": environment(spec, pool, service=service),
         "ports": [
             {"name": "http", "containerPort": names.PORT_WORKER, "protocol": "TCP"},
             {"name": "kv", "containerPort": names.PORT_SIDE_CHANNEL, "protocol": "TCP"},

@@ -3,7 +3,7 @@
 from swingpool_control import names
 from swingpool_control.api.v1alpha1 import EngineType, InferenceClusterSpec, Pool
 from swingpool_control.resources.metadata import Manifest
-from swingpool_control.vllm import connector, sleep
+from swingpool_control.vllm import connector, sleep, traces
 from swingpool_control.vllm.arguments import PROFILE_DIRECTORY
 
 ENVIRONMENT_SIDE_CHANNEL_HOST = "VLLM_NIXL_SIDE_CHANNEL_HOST"
@@ -16,15 +16,22 @@ KEEP_ALIVE_S = 120
 """vLLM drops idle connections after 5 s, and a router that sends on one at that moment sees a reset."""
 
 
-def environment(spec: InferenceClusterSpec, pool: Pool) -> list[Manifest]:
-    """Return the variables of the container of a pool's workers."""
+def environment(spec: InferenceClusterSpec, pool: Pool, *, service: str) -> list[Manifest]:
+    """Return the variables of the container of a pool's workers.
+
+    Args:
+        spec: what the user wrote.
+        pool: one of its pools.
+        service: what the pool is called in traces.
+    """
     pod_ip = {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}
     variables: list[Manifest] = [
         {"name": ENVIRONMENT_SIDE_CHANNEL_HOST, "valueFrom": pod_ip},
         {"name": ENVIRONMENT_SIDE_CHANNEL_PORT, "value": str(names.PORT_SIDE_CHANNEL)},
         {"name": "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "value": str(KEEP_ALIVE_S)},
     ]
-    variables += [{"name": name, "value": value} for name, value in connector.environment(spec).items()]
+    own = connector.environment(spec) | traces.environment(spec, service=service)
+    variables += [{"name": name, "value": value} for name, value in own.items()]
     if pool.replicas.reserve:
         variables += [{"name": name, "value": value} for name, value in sleep.DEVELOPMENT.items()]
     if spec.engine.type is EngineType.SIMULATED:

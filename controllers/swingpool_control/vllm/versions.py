@@ -90,6 +90,11 @@ DEFAULT_KEPT_S: tuple[tuple[Span, int], ...] = ((_from(11, 12), 120), (_from(12,
 """Seconds for which unfetched KV cache is kept by a worker that is told nothing."""
 
 
+TRACES = _from(17)
+"""Versions whose own requirements bring OpenTelemetry, by the metadata of their wheels. Older ones take
+`--otlp-traces-endpoint` too, and do not start with it unless their image was given the packages."""
+
+
 def has(version: Version, feature: Feature) -> bool:
     """Whether a version has a feature."""
     return version in FEATURES[feature]

@@ -87,6 +87,12 @@ _DEFAULTS = PickerOptions(cluster="", namespace="", eds_file=Path(EDS_FILE))
     help="Append a line for each request, which `swingpool simulate` reads back: lengths and times, no text.",
 )
 @click.option(
+    "--otlp-traces-endpoint",
+    default="",
+    metavar="URL",
+    help="Send spans of requests that Envoy traces there: OTLP over HTTP, http://HOST:PORT without a path.",
+)
+@click.option(
     "--queue-timeout",
     type=click.FloatRange(min=0),
     default=_DEFAULTS.queue_timeout_s,
@@ -129,6 +135,7 @@ def command(
     http_host: str,
     envoy_admin: str,
     request_log: Path | None,
+    otlp_traces_endpoint: str,
     queue_timeout: float,
     window: float,
     drain_timeout: float,
@@ -162,6 +169,7 @@ def command(
         http_port=http_port,
         envoy_admin=envoy_admin,
         request_log=request_log,
+        otlp_traces_endpoint=otlp_traces_endpoint,
         queue_timeout_s=queue_timeout,
         window_s=window,
         drain_timeout_s=drain_timeout,

@@ -109,7 +109,7 @@ class AccessLog:
                 worker=upstream,
             )
         served = status == 200 and not reason
-        generation.entry.ended(status, reason)
+        generation.entry.ended(status, reason, at_unix_s=generation.entry.arrived_unix_s + duration_s)
         if served and not generation.stream:
             self._unstreamed(generation, handed_over_s)
         self._generations.ended(generation, served=served)

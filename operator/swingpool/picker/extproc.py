@@ -8,6 +8,7 @@ from envoy.service.ext_proc.v3.external_processor_pb2 import HttpBody, HttpHeade
 
 from swingpool.picker.answers import CONTINUE, NEXT, answer, reply
 from swingpool.picker.flow import Flow, Incoming, Route
+from swingpool.picker.header_blocks import Headers
 from swingpool.picker.replies import Reply, bad_request, internal_error
 from swingpool.picker.rpc import Call
 from swingpool.picker.scan import TransferScan
@@ -88,6 +89,8 @@ class Exchange:
         if not _decides(headers):
             content_type = headers.get("content-type", "").lower()
             return self._flow.carried(body, is_json="json" in content_type or not content_type)
+        if (parent := _trace_parent(self._call.headers)) is not None:
+            headers = {**headers, names.HEADER_TRACE: parent}
         incoming = Incoming(
             request_id=headers.get(names.HEADER_REQUEST_ID, ""),
             path=path,
@@ -121,6 +124,11 @@ class Exchange:
 
 def _decides(headers: Mapping[str, str]) -> bool:
     return headers.get(":method") == "POST" and headers.get(":path", "").partition("?")[0] in DECISION_PATHS
+
+
+def _trace_parent(headers: Headers) -> str | None:
+    """Return the span that Envoy gave its call, if it traces; the client's is among the request's own headers."""
+    return next((value.decode("latin-1") for name, value in headers if name == b"traceparent"), None)
 
 
 def _is_large(headers: Mapping[str, str]) -> bool:

@@ -24,7 +24,9 @@ from swingpool.picker.leg import Computed, Failed, LegResult, PrefillClient, Ref
 from swingpool.picker.replies import Reply, overloaded, unavailable
 from swingpool.picker.request_log import Note, RequestLog
 from swingpool.picker.requests import Generations
+from swingpool.picker.tracing import Tracer
 from swingpool.picker.traffic import Arrival, Traffic
+from swingpool_control import names
 from swingpool_control.placement import openai
 from swingpool_control.placement.account import Account, Leg
 from swingpool_control.placement.overdue import second_try_after_s
@@ -107,9 +109,11 @@ class Flow:
         *,
         queue_timeout_s: float,
         request_log: RequestLog | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self._fleet = fleet
         self._request_log = request_log
+        self._tracer = tracer
         self._journal = journal
         self._legs = legs
         self._generations = generations
@@ -167,6 +171,8 @@ class Flow:
             arrived_unix_s=arrival.unix_s,
         )
         self._journal.add(entry)
+        if self._tracer is not None:
+            entry.trace = self._tracer.begin(incoming.headers.get(names.HEADER_TRACE, ""), entry)
         ticket = Ticket(
             next(self._numbers),
             arrival.prompt_tokens,
@@ -196,7 +202,11 @@ class Flow:
             changed=body is not said,
         )
         with self._room(len(incoming.body)) as there_is:
-            outcome = await self._serve(request) if there_is else self._no_worker()
+            try:
+                outcome = await self._serve(request) if there_is else self._no_worker()
+            except asyncio.CancelledError:
+                entry.ended(0, "client_disconnect")
+                raise
         self._traffic.metrics.prompt_tokens.observe(arrival.prompt_tokens)
         entry.prompt_tokens = arrival.prompt_tokens
         if isinstance(outcome, Reply):
@@ -229,6 +239,8 @@ class Flow:
             self._traffic.metrics.queue.observe(time.monotonic() - started_s)
             if assignment is None:
                 return self._no_worker()
+            if request.entry.trace is not None:
+                request.entry.trace.placed(why=assignment.why)
             if assignment.leg is None:
                 log.debug("request %s is served whole: %s", request.incoming.request_id, assignment.why)
                 self._traffic.metrics.decisions.labels("deflected" if assignment.deflected else "whole").inc()
@@ -246,6 +258,9 @@ class Flow:
             self._fleet.dispatcher.prefill_ended(account, leg, now_s=time.monotonic(), served=False)
             return None
         request.entry.step(f"prompt to {worker.member.pod}")
+        trace, headers = request.entry.trace, request.incoming.headers
+        if trace is not None:
+            headers = trace.leg(worker.member.pod, headers)
         started_s = time.monotonic()
         result: LegResult | None = None
         try:
@@ -253,13 +268,15 @@ class Flow:
                 worker,
                 request.incoming.path,
                 orjson.dumps(openai.prefill_leg(request.body, priority=self._priority(request))),
-                headers=request.incoming.headers,
+                headers=headers,
                 late=partial(self._release, request.body.get("model"), request.incoming.headers),
                 soon=lambda: leg.predicted_s - time.monotonic() < NEARLY_DONE_S,
             )
         finally:
             served = isinstance(result, Computed)
             self._fleet.prefill_ended(worker, leg, served=served, at_fault=isinstance(result, Failed))
+            if trace is not None:
+                trace.leg_ended(result)
         metrics = self._traffic.metrics
         metrics.legs.labels(type(result).__name__.lower()).observe(time.monotonic() - started_s)
         match result:
@@ -307,6 +324,8 @@ class Flow:
         worker = self._fleet.of(account)
         if worker is not None:
             request.entry.step(f"handed to {worker.member.pod}")
+            if request.entry.trace is not None:
+                request.entry.trace.handed(worker.member.pod, whole=params is None)
             release = (
                 None
                 if params is None

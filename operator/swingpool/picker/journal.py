@@ -5,7 +5,10 @@ It holds no prompts and no answers: lengths, times, workers, and the reasons of 
 
 import time
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from swingpool.picker.tracing import Trace
 
 MOST_ENTRIES = 2000
 """Requests that are remembered."""
@@ -26,6 +29,7 @@ class Entry:
         "steps",
         "stream",
         "tenant",
+        "trace",
         "trouble",
     )
 
@@ -44,19 +48,24 @@ class Entry:
         self.ended_unix_s: float | None = None
         self.status = 0
         self.trouble = ""
+        self.trace: Trace | None = None
+        """Its spans, if it is traced."""
 
     def step(self, text: str) -> None:
         """Note what happens now."""
         self.steps.append((time.time(), text))
 
-    def ended(self, status: int, trouble: str = "") -> None:
+    def ended(self, status: int, trouble: str = "", *, at_unix_s: float | None = None) -> None:
         """Note its end.
 
         Args:
             status: what the client got; 0 if it left before.
             trouble: why it ended badly, in a word; empty if it did not.
+            at_unix_s: when it ended; None for now.
         """
-        self.ended_unix_s, self.status, self.trouble = time.time(), status, trouble
+        self.ended_unix_s, self.status, self.trouble = at_unix_s or time.time(), status, trouble
+        if self.trace is not None:
+            self.trace.ended()
 
     def told(self) -> dict[str, Any]:
         """Return it as JSON tells it; seconds are since its arrival."""

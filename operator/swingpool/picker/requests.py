@@ -120,5 +120,7 @@ class Generations:
             return
         self._fleet.decode_moved(generation.worker, worker, generation.context_tokens)
         generation.entry.step(f"asked of {worker.member.pod} instead")
+        if generation.entry.trace is not None:
+            generation.entry.trace.worker = worker.member.pod
         # What Envoy sent by itself was sent in the role that the worker has now, as nearly as anyone can tell.
         generation.worker, generation.epoch = worker, worker.epoch

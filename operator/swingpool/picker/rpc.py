@@ -37,9 +37,11 @@ class Handler(Protocol):
 class Call:
     """One call of a method: what its handler answers by. Nothing of it does harm after the call's end."""
 
-    __slots__ = ("_ended", "_headed", "_stream")
+    __slots__ = ("_ended", "_headed", "_stream", "headers")
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, headers: Headers) -> None:
+        self.headers = headers
+        """As they came."""
         self._stream = stream
         self._headed = False
         self._ended = False
@@ -135,7 +137,7 @@ class Server:
     def _accept(self, stream: Stream, headers: Headers) -> Receiver:
         path = next((value for name, value in headers if name == b":path"), b"")
         method = self._methods.get(path)
-        call = Call(stream)
+        call = Call(stream, headers)
         if method is None:
             call.end(UNIMPLEMENTED)
             return _Nobody()

@@ -7,6 +7,7 @@ import logging
 import signal
 import socket
 import time
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,9 +31,11 @@ from swingpool.picker.request_log import RequestLog
 from swingpool.picker.requests import Generations
 from swingpool.picker.source_file import FileSource
 from swingpool.picker.source_kubernetes import KubernetesSource
+from swingpool.picker.tracing import SCOPE, Tracer
 from swingpool.picker.traffic import Traffic
 from swingpool.picker.wire import KEEP_ALIVE_S, HttpPool
 from swingpool.picker.worker import Worker
+from swingpool.telemetry.otlp import Exporter
 from swingpool.telemetry.vllm_page import WorkerFigures
 from swingpool_control import names
 from swingpool_control.observation import RouterObservation
@@ -67,6 +70,8 @@ class PickerOptions:
     http_host: str = "0.0.0.0"  # noqa: S104 - the manager and Prometheus reach it on the pod's address
     http_port: int = names.PORT_PICKER_HTTP
     envoy_admin: str = f"127.0.0.1:{names.PORT_ENVOY_ADMIN}"
+    otlp_traces_endpoint: str = ""
+    """Where traces go, `http://HOST:PORT`; empty for none."""
     request_log: Path | None = None
     """Where each request is told of for simulations; `-` is standard output, None is nowhere."""
     queue_timeout_s: float = 30.0
@@ -114,6 +119,7 @@ class Picker:
         self._fleet.on_membership(self._generations.forget_gone)
         self._prober = Prober(self._fleet, session, on_scrape=self._scraped)
         self._request_log = _request_log(options.request_log)
+        self._tracer = self._make_tracer()
         self._serving = False
         self._knows = False
         """Whether it has known its workers: before that it has nothing to say about them."""
@@ -122,7 +128,7 @@ class Picker:
         """Serve until `stop` is set, then until the drain is over."""
         following = asyncio.create_task(self._source.follow(self._fleet.publish))
         keys = asyncio.create_task(self._options.api_keys.follow()) if self._options.api_keys else None
-        logging_requests = asyncio.create_task(self._request_log.follow()) if self._request_log else None
+        telling = [asyncio.create_task(one) for one in self._telling()]
         following.add_done_callback(lambda _: stop.set())  # it never ends by itself: if it did, say so and restart
         runner = await self._serve_http()
         stopping = asyncio.create_task(stop.wait())
@@ -136,14 +142,28 @@ class Picker:
             stopping.cancel()
             if keys:
                 keys.cancel()
-            if logging_requests:
-                logging_requests.cancel()
-                await asyncio.gather(logging_requests, return_exceptions=True)
+            for one in telling:
+                one.cancel()
+            await asyncio.gather(*telling, return_exceptions=True)
             ended = following.done()
             following.cancel()
             await asyncio.gather(following, stopping, return_exceptions=not ended)
             await self._prober.close()
             await runner.cleanup()
+
+    def _telling(self) -> list[Coroutine[None, None, None]]:
+        """Return what tells of requests in the background."""
+        found = [self._request_log.follow()] if self._request_log else []
+        return [*found, self._tracer.exporter.follow()] if self._tracer else found
+
+    def _make_tracer(self) -> Tracer | None:
+        endpoint = self._options.otlp_traces_endpoint
+        if not endpoint:
+            return None
+        resource = {"service.name": names.picker(self._options.cluster or "swingpool"), "k8s.pod.name": self._name}
+        if self._options.namespace:
+            resource["k8s.namespace.name"] = self._options.namespace
+        return Tracer(Exporter(endpoint + names.TRACES_PATH, resource, scope=SCOPE, session=self._session))
 
     async def _know_workers(self) -> None:
         """Wait for the list of workers, and for their first probes, but not for workers that are down.
@@ -168,6 +188,7 @@ class Picker:
             self._journal,
             queue_timeout_s=self._options.queue_timeout_s,
             request_log=self._request_log,
+            tracer=self._tracer,
         )
         log_service = accesslog.AccessLog(self._generations, self._traffic, self._request_log)
         server = rpc.Server(

@@ -69,6 +69,7 @@ class Answers:
     def __init__(self) -> None:
         self.sent: list[ProcessingResponse] = []
         self.over = False
+        self.headers: list[tuple[bytes, bytes]] = []
 
     def send(self, message: bytes) -> None:
         self.sent.append(ProcessingResponse.FromString(message))

@@ -1,5 +1,6 @@
 """What is said about vLLM's versions: spans without gaps, and command lines that each version takes."""
 
+import itertools
 import json
 
 import pytest
@@ -107,3 +108,11 @@ def test_what_concerns_no_kv_cache_makes_no_new_generation() -> None:
     longer = spec_of("minimal", engine={"maxRequestDuration": "20m", "scheduling": "Priority"})
     assert connector.generation(plain) == connector.generation(longer)
     assert "priority" in worker_arguments(longer, longer.pools[0])
+
+
+@pytest.mark.parametrize(("version", "traces"), [("0.16.2", False), ("0.17", True), ("0.32", True)])
+def test_traces_are_asked_of_versions_that_can_surely_make_them(version: str, traces: bool) -> None:
+    spec = spec_of("minimal", engine={"version": version}, tracing={"endpoint": "http://otel.example:4318"})
+    arguments = worker_arguments(spec, spec.pools[0])
+    found = [after for flag, after in itertools.pairwise(arguments) if flag == "--otlp-traces-endpoint"]
+    assert found == (["http://otel.example:4318/v1/traces"] if traces else [])
