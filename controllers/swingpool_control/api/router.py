@@ -153,6 +153,73 @@ class RoleLabels(ApiModel):
     )
 
 
+class MetricsSource(StrEnum):
+    """Who tells the load of workers before an external router."""
+
+    WORKERS = "Workers"
+    PROMETHEUS = "Prometheus"
+
+
+MetricLabel = Annotated[
+    str,
+    Field(min_length=1, max_length=128, pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$"),
+    matches(r"^[a-zA-Z_][a-zA-Z0-9_]*$", message="must be a Prometheus label: letters, digits and underscores"),
+]
+
+
+class SeriesLabel(ApiModel):
+    """A label that series must have."""
+
+    name: Annotated[MetricLabel, Field(description="Its name in Prometheus.")]
+    value: Annotated[str, Field(max_length=256, description="Its value, exactly.")]
+
+
+class PrometheusSeries(ApiModel):
+    """Which of Prometheus' series are this cluster's."""
+
+    pod_label: Annotated[MetricLabel, Field(description="Label that holds a series' pod.")] = "pod"
+    namespace_label: Annotated[MetricLabel, Field(description="Label that holds its namespace.")] = "namespace"
+    labels: Annotated[
+        tuple[SeriesLabel, ...],
+        Field(
+            max_length=16,
+            description="Further labels that series must have, such as the name of the Kubernetes cluster where one "
+            "Prometheus holds several.",
+            json_schema_extra=list_map(),
+        ),
+    ] = ()
+
+
+class ExternalMetrics(ApiModel):
+    """Where the load of workers before an external router is read."""
+
+    model_config = rules(
+        Rule(
+            cel="self.source == 'Prometheus' || !has(self.prometheus)",
+            message="prometheus is for source Prometheus only: remove it, or set source to Prometheus",
+            field=".prometheus",
+            reason="FieldValueForbidden",
+        ),
+    )
+
+    source: Annotated[
+        MetricsSource,
+        Field(
+            description="Workers: the manager reads each worker's /metrics, which needs nothing installed. "
+            "Prometheus: it asks the Prometheus that it was started with (--prometheus-url) for the same series, "
+            "where it cannot reach workers itself; figures are then as old as that scrapes them, 15 s at most "
+            "being advised."
+        ),
+    ] = MetricsSource.WORKERS
+    prometheus: Annotated[
+        PrometheusSeries,
+        Field(
+            description="Which series are this cluster's; only with source Prometheus.",
+            json_schema_extra={NO_WRITTEN_DEFAULT: True},
+        ),
+    ] = PrometheusSeries()
+
+
 class ExternalRouter(ApiModel):
     """A router of another project that follows pod labels."""
 
@@ -160,6 +227,7 @@ class ExternalRouter(ApiModel):
     drain_settle: Annotated[
         Duration, Field(description="How long a draining worker must be idle before its role changes.")
     ] = "6s"
+    metrics: Annotated[ExternalMetrics, Field(description="Where the load is read.")] = ExternalMetrics()
 
 
 class Router(ApiModel):

@@ -1,6 +1,7 @@
 """MetricsAvailable and ObjectivesMet: do decisions see, and do clients get what was promised."""
 
 from swingpool_control import names
+from swingpool_control.api.router import MetricsSource
 from swingpool_control.api.status import Condition
 from swingpool_control.api.v1alpha1 import RouterType
 from swingpool_control.conditions.conditions import Finding, Reason, Status, Type
@@ -39,7 +40,7 @@ def metrics_available(
             why = view.router.arrived_requests.why
             message = f"roles and sizes hold, since workers before an external router must tell its load: {why}"
             return _metrics("False", Reason.WORKERS_SILENT, message)
-        return _metrics("True", Reason.ROUTER_ANSWERS, "the router tells what it sees")
+        return _metrics("True", Reason.ROUTER_ANSWERS, _source(view))
     known = router_seen_unix_s is not None
     if known and router_seen_unix_s is not None and now_unix_s - router_seen_unix_s < GRACE_S and before is not None:
         return _metrics(before.status, before.reason, before.message)
@@ -75,6 +76,15 @@ def objectives_met(view: ClusterView, before: Condition | None) -> Finding:
         return _objectives("True", Reason.MET, "TTFT and ITL hold at every percentile that is asked for")
     message = " and ".join(f"{name} is above its objective" for name in missed)
     return _objectives("False", Reason.MISSED, message)
+
+
+def _source(view: ClusterView) -> str:
+    """Return where figures come from, in words."""
+    if view.spec.router.type is RouterType.BUILT_IN:
+        return "the router tells what it sees"
+    if view.spec.router.external.metrics.source is MetricsSource.PROMETHEUS:
+        return "Prometheus tells what it scraped of the workers"
+    return "the workers tell what they see"
 
 
 def _is_missed(limits: dict[str, float], seen: Percentiles, *, was_missed: bool) -> bool:

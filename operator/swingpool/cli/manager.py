@@ -16,6 +16,7 @@ from swingpool.manager.lease import LeaseSettings
 from swingpool.manager.options import Options
 from swingpool.manager.rounds import Periods
 from swingpool.telemetry.logs import LogFormat, LogLevel, configure
+from swingpool.telemetry.prometheus import Address
 from swingpool_control import names
 from swingpool_control.resources.settings import (
     DEFAULT_ENVOY_IMAGE,
@@ -69,6 +70,12 @@ def own_namespace() -> str:
               help="Port of /metrics.")  # fmt: skip
 @click.option("--picker-port", type=click.IntRange(1, 65535), default=names.PORT_PICKER_HTTP, show_default=True,
               help="Port at which pickers serve their state.")  # fmt: skip
+@click.option("--prometheus-url", default=None, metavar="URL",
+              help="Prometheus to ask for clusters whose router.external.metrics.source is Prometheus.")  # fmt: skip
+@click.option("--prometheus-token-file", type=click.Path(path_type=Path), default=None,
+              help="File with a bearer token for it; read anew for each question.")  # fmt: skip
+@click.option("--prometheus-ca-file", type=click.Path(path_type=Path), default=None,
+              help="Certificates to trust for it instead of the system's.")  # fmt: skip
 @click.option("--pod-name", envvar="POD_NAME", default=None,
               help="Name of this pod, under which it leads. Default: a name of its own.")  # fmt: skip
 @log_options
@@ -96,6 +103,9 @@ def command(
     health_port: int,
     metrics_port: int,
     picker_port: int,
+    prometheus_url: str | None,
+    prometheus_token_file: Path | None,
+    prometheus_ca_file: Path | None,
     pod_name: str | None,
 ) -> None:
     """Run the manager: it makes what InferenceClusters ask for, and keeps it right.
@@ -133,8 +143,19 @@ def command(
         health_port=health_port,
         metrics_port=metrics_port,
         picker_port=picker_port,
+        prometheus=_prometheus(prometheus_url, prometheus_token_file, prometheus_ca_file),
     )
     try:
         sys.exit(asyncio.run(run(options)))
     except (KubeError, OSError) as error:
         raise click.ClickException(str(error)) from error
+
+
+def _prometheus(url: str | None, token_file: Path | None, ca_file: Path | None) -> Address | None:
+    if url is None:
+        if token_file or ca_file:
+            raise click.UsageError("--prometheus-token-file and --prometheus-ca-file need --prometheus-url")
+        return None
+    if not url.startswith(("http://", "https://")):
+        raise click.UsageError(f"--prometheus-url {url}: must begin with http:// or https://")
+    return Address(url=url, token_file=token_file, ca_file=ca_file)

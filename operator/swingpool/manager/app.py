@@ -28,6 +28,7 @@ from swingpool.manager.lease import Leadership
 from swingpool.manager.metrics import Metrics
 from swingpool.manager.options import Options
 from swingpool.manager.profiles import Profiles
+from swingpool.manager.prometheus_poll import PrometheusPoll
 from swingpool.manager.queue import WorkQueue
 from swingpool.manager.reconcile import Reconciler
 from swingpool.manager.registry import Context, build_registry, settings
@@ -37,6 +38,7 @@ from swingpool.manager.router_poll import RouterPoll
 from swingpool.manager.store import Key, Store, cluster_of
 from swingpool.manager.worker_poll import WorkerPoll
 from swingpool.manager.writes import Writes
+from swingpool.telemetry.prometheus import Prometheus
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +74,8 @@ class Manager:
         self.resync = Resync(self.kube, self.store, self.watch_health, namespaces=options.namespaces)
         self.routers = RouterPoll(monotonic=clock, port=options.picker_port)
         self.workers = WorkerPoll(monotonic=time.monotonic, now_unix_s=time.time)
+        server = None if options.prometheus is None else Prometheus(options.prometheus)
+        self.prometheus = PrometheusPoll(server, monotonic=time.monotonic, now_unix_s=time.time)
         self.engines = EngineCalls()
         self.decisions = Decisions()
         self.rounds = self._make_rounds()
@@ -119,6 +123,7 @@ class Manager:
             writes=writes,
             routers=self.routers,
             workers=self.workers,
+            prometheus=self.prometheus,
             profiles=Profiles(self.kube, monotonic=time.monotonic),
             decisions=self.decisions,
             metrics=self.metrics,
@@ -228,6 +233,7 @@ class Manager:
             await server.cleanup()
         await self.routers.close()
         await self.workers.close()
+        await self.prometheus.close()
         await self.engines.close()
         await self.kube.close()
 

@@ -23,7 +23,6 @@ SILENT_AFTER_S = 5.0
 ROLES = (names.ROLE_PREFILL, names.ROLE_DECODE)
 PICKER = "external"
 _NOT_SERVED = Unknown("it has served nothing in this role yet")
-_SILENT = "it does not answer /metrics"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,16 +63,34 @@ class _Known:
 
 
 class ExternalTraffic:
-    """The traffic of one cluster."""
+    """The traffic of one cluster.
 
-    def __init__(self) -> None:
+    Args:
+        window_s: over which rates, means and percentiles are taken; several looks at each worker.
+        silent_after_s: how long a worker's last answer is good for.
+        picker: whose observations these are.
+        silence: what is said of a worker that is silent.
+    """
+
+    def __init__(
+        self,
+        *,
+        window_s: float = WINDOW_S,
+        silent_after_s: float = SILENT_AFTER_S,
+        picker: str = PICKER,
+        silence: str = "it does not answer /metrics",
+    ) -> None:
+        self.window_s = window_s
+        self._silent_after_s = silent_after_s
+        self._picker = picker
+        self._silence = silence
         self._known: dict[str, _Known] = {}
         self._silent: tuple[str, ...] = ()
-        self._first = {phase: Histograms(window_s=WINDOW_S) for phase in ROLES}
-        self._prompts = {phase: Histograms(window_s=WINDOW_S) for phase in ROLES}
-        self._itl = Histograms(window_s=WINDOW_S)
-        self._outputs = Histograms(window_s=WINDOW_S)
-        self._cached = Values(window_s=WINDOW_S)
+        self._first = {phase: Histograms(window_s=window_s) for phase in ROLES}
+        self._prompts = {phase: Histograms(window_s=window_s) for phase in ROLES}
+        self._itl = Histograms(window_s=window_s)
+        self._outputs = Histograms(window_s=window_s)
+        self._cached = Values(window_s=window_s)
         self._tells_cached = False
         self._recent = Recent()
         self._ended_of_gone = 0.0
@@ -89,18 +106,24 @@ class ExternalTraffic:
             self._ended_of_gone += self._known.pop(uid).ended[names.ROLE_DECODE]
         for asked in workers:
             self._saw(asked, now_unix_s)
-        self._silent = tuple(
-            one.asked.pod for one in self._known.values() if not one.asked.why_not and _stale(one.figures, now_unix_s)
-        )
+        self.look(now_unix_s=now_unix_s)
         self._count(now_unix_s)
+
+    def look(self, *, now_unix_s: float) -> None:
+        """Judge anew who is silent, where nothing new was heard."""
+        self._silent = tuple(
+            one.asked.pod
+            for one in self._known.values()
+            if not one.asked.why_not and self._stale(one.figures, now_unix_s)
+        )
 
     def observation(self, *, now_unix_s: float) -> RouterObservation:
         """Return what is known of the traffic and of each worker; one that is silent leaves the traffic unknown."""
         requests, tokens = self._rates()
         return RouterObservation(
-            picker=PICKER,
+            picker=self._picker,
             at_unix_s=now_unix_s,
-            window_s=WINDOW_S,
+            window_s=self.window_s,
             requests_per_s=requests,
             prompt_tokens_per_s=tokens,
             mean_isl_tokens=self._mean_prompt(now_unix_s),
@@ -169,14 +192,17 @@ class ExternalTraffic:
             self._arrived_tokens += 0.0 if isinstance(mean, Unknown) else (arrived - self._arrived) * mean
             self._arrived = arrived
         self._counts.append((now_unix_s, self._arrived, self._arrived_tokens))
-        while len(self._counts) > 2 and self._counts[1][0] <= now_unix_s - WINDOW_S:
+        while len(self._counts) > 2 and self._counts[1][0] <= now_unix_s - self.window_s:
             self._counts.popleft()
 
     def _whole(self, total: float) -> Figure:
         """Return a total of all workers, unknown if one of them is silent: a part of the traffic is not the traffic."""
-        return Unknown(f"{', '.join(self._silent)}: {_SILENT}") if self._silent else total
+        return Unknown(f"{', '.join(self._silent)}: {self._silence}") if self._silent else total
 
     def _rates(self) -> tuple[Figure, Figure]:
+        if not self._counts:
+            nothing = Unknown("no worker has been looked at yet")
+            return nothing, nothing
         (began_s, requests, tokens), (now_s, all_requests, all_tokens) = self._counts[0], self._counts[-1]
         if now_s - began_s < LEAST_COVERED_S and not self._silent:
             early = Unknown(f"the workers have been watched for less than {LEAST_COVERED_S:g} s")
@@ -205,15 +231,19 @@ class ExternalTraffic:
     def _cached_per_s(self, now_s: float) -> Figure:
         if not self._tells_cached:
             return Unknown("no prefill worker tells what its prefix cache had")
-        covered_s = min(WINDOW_S, max(1.0, now_s - self._counts[0][0]))
+        covered_s = min(self.window_s, max(1.0, now_s - self._counts[0][0]))
         return sum(self._cached.recent(now_s=now_s)) / covered_s
+
+    def _stale(self, figures: WorkerFigures, now_unix_s: float) -> bool:
+        scraped = figures.scraped_unix_s
+        return isinstance(scraped, Unknown) or now_unix_s - scraped >= self._silent_after_s
 
     def _worker(self, known: _Known, now_s: float) -> WorkerObservation:
         asked, in_flight, mean = known.asked, known.in_flight, self._mean_prompt(now_s)
-        stale = _stale(known.figures, now_s)
+        stale = self._stale(known.figures, now_s)
         held = 0 if isinstance(in_flight, Unknown) else round(in_flight)
         prefills, decodes = (held if known.phase == phase else 0 for phase in ROLES)
-        why_not = asked.why_not or (_SILENT if stale else "")
+        why_not = asked.why_not or (self._silence if stale else "")
         if not why_not and asked.role not in ROLES:
             why_not = f"its role is {asked.role!r}" if asked.role else "it has no role"
         return WorkerObservation(
@@ -229,16 +259,11 @@ class ExternalTraffic:
             prefills_served=round(known.ended[names.ROLE_PREFILL]),
             decodes_served=round(known.ended[names.ROLE_DECODE]),
             first_served_in_role_unix_s=known.first_served_unix_s,
-            running=Unknown(_SILENT) if stale else known.figures.running,
-            waiting=Unknown(_SILENT) if stale else known.figures.waiting,
-            kv_usage=Unknown(_SILENT) if stale else known.figures.kv_usage,
+            running=Unknown(self._silence) if stale else known.figures.running,
+            waiting=Unknown(self._silence) if stale else known.figures.waiting,
+            kv_usage=Unknown(self._silence) if stale else known.figures.kv_usage,
             scraped_unix_s=known.figures.scraped_unix_s,
         )
-
-
-def _stale(figures: WorkerFigures, now_unix_s: float) -> bool:
-    scraped = figures.scraped_unix_s
-    return isinstance(scraped, Unknown) or now_unix_s - scraped >= SILENT_AFTER_S
 
 
 def _growth(now: Histogram | None, before: Histogram | None) -> Histogram:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from swingpool.manager.lease import LeaseSettings
 from swingpool.manager.rounds import Periods
+from swingpool.telemetry.prometheus import Address
 from swingpool_control import names
 from swingpool_control.resources.settings import RenderSettings
 
@@ -28,5 +29,7 @@ class Options:
     metrics_port: int = names.PORT_MANAGER_METRICS
     host: str = "0.0.0.0"  # noqa: S104 - probes and scrapes come to the pod's address
     picker_port: int = names.PORT_PICKER_HTTP
+    prometheus: Address | None = None
+    """Asked for the load of clusters that name it as their source; None: there is none to ask."""
     round_workers: int = 8
     """Clusters that may be in a round at once."""

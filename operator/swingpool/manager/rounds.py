@@ -17,6 +17,7 @@ from swingpool.manager.lease import NotLeadingError
 from swingpool.manager.memory import ClusterMemory, Due
 from swingpool.manager.metrics import Metrics
 from swingpool.manager.profiles import Models, Profiles
+from swingpool.manager.prometheus_poll import PrometheusPoll
 from swingpool.manager.queue import backoff_s
 from swingpool.manager.reconcile import BlockedError, Reconciler
 from swingpool.manager.router_poll import RouterPoll
@@ -26,6 +27,7 @@ from swingpool.manager.worker_poll import WorkerPoll
 from swingpool.manager.writes import Writes
 from swingpool.telemetry.logs import about_cluster
 from swingpool_control.actions import Action
+from swingpool_control.api.router import MetricsSource
 from swingpool_control.api.status import FlipRecord, InferenceClusterStatus
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec, RouterType
 from swingpool_control.conditions import status as conditions
@@ -86,6 +88,7 @@ class Rounds:
     writes: Writes
     routers: RouterPoll
     workers: WorkerPoll
+    prometheus: PrometheusPoll
     profiles: Profiles
     decisions: Decisions
     metrics: Metrics
@@ -112,6 +115,7 @@ class Rounds:
             log.info("forgotten", extra={"cluster": f"{key.namespace}/{key.name}"})
         self.routers.forget(key)
         self.workers.forget(key)
+        self.prometheus.forget(key)
         self.profiles.forget(key)
         self.decisions.forget(key)
         self.actor.recorder.forget(key)
@@ -225,6 +229,8 @@ class Rounds:
         router: RouterObservation | Unknown
         if spec.router.type is RouterType.BUILT_IN:
             router = await self.routers.observe(key, pods)
+        elif spec.router.external.metrics.source is MetricsSource.PROMETHEUS:
+            router = await self.prometheus.observe(key, pods, spec.router.external.metrics.prometheus)
         else:
             router = await self.workers.observe(key, pods)
         return _Seen(

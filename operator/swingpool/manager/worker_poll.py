@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import aiohttp
 
@@ -63,23 +63,15 @@ class WorkerPoll:
         """
         known = self._clusters.setdefault(key, _Cluster())
         if known.at is None or self._monotonic() - known.at >= FRESH_S:
-            workers = [pod for pod in pods if _is_worker(pod) and field_of(pod, "status", "podIP")]
+            workers = workers_of(pods)
             asked = await asyncio.gather(*(self._ask(pod) for pod in workers))
             known.at = self._monotonic()
             known.traffic.saw(asked, now_unix_s=self._now_unix_s())
         return known.traffic.observation(now_unix_s=self._now_unix_s())
 
     async def _ask(self, pod: Object) -> Asked:
-        ip = str(field_of(pod, "status", "podIP"))
-        address = f"[{ip}]:{self._port}" if ":" in ip else f"{ip}:{self._port}"
-        return Asked(
-            pod=name_of(pod),
-            uid=uid_of(pod),
-            address=address,
-            role=str(labels_of(pod).get(names.LABEL_ROLE) or ""),
-            why_not=_why_not(pod),
-            figures=await self._figures(address),
-        )
+        asked = asked_of(pod, port=self._port)
+        return replace(asked, figures=await self._figures(asked.address))
 
     async def _figures(self, address: str) -> WorkerFigures | None:
         if self._session is None:
@@ -103,6 +95,24 @@ async def _read(response: aiohttp.ClientResponse) -> str:
         if size > MOST_BYTES:
             break
     return b"".join(parts).decode("utf-8", errors="replace")
+
+
+def workers_of(pods: Sequence[Object]) -> list[Object]:
+    """Return the pods that are workers and have an address."""
+    return [pod for pod in pods if _is_worker(pod) and field_of(pod, "status", "podIP")]
+
+
+def asked_of(pod: Object, *, port: int = names.PORT_WORKER) -> Asked:
+    """Return a worker that has not answered yet."""
+    ip = str(field_of(pod, "status", "podIP"))
+    return Asked(
+        pod=name_of(pod),
+        uid=uid_of(pod),
+        address=f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}",
+        role=str(labels_of(pod).get(names.LABEL_ROLE) or ""),
+        why_not=_why_not(pod),
+        figures=None,
+    )
 
 
 def _is_worker(pod: Object) -> bool:

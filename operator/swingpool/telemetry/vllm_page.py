@@ -78,6 +78,8 @@ _SERIES = {
     **{name: (key, "") for name, key in _GAUGES.items()},
     **{name + part: (key, part) for name, key in _HISTOGRAMS.items() for part in ("_bucket", "_sum")},
 }
+SERIES_NAMES = tuple(_SERIES)
+"""Names of all series that are read."""
 _FROM_ANOTHER_WORKER = 'source="external_kv_transfer"'
 _FROM_ITS_OWN_CACHE = 'source="local_cache_hit"'
 

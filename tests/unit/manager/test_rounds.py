@@ -16,6 +16,7 @@ from swingpool.manager.events import Recorder
 from swingpool.manager.lease import NotLeadingError
 from swingpool.manager.metrics import Metrics
 from swingpool.manager.profiles import Profiles
+from swingpool.manager.prometheus_poll import PrometheusPoll
 from swingpool.manager.reconcile import BlockedError, Reconciler
 from swingpool.manager.rounds import TOLD_AFTER_FAILURES, UNCERTAIN_S, Periods, Rounds
 from swingpool.manager.router_poll import RouterPoll
@@ -74,6 +75,7 @@ class World:
             writes=cast(Writes, self),
             routers=cast(RouterPoll, self),
             workers=cast(WorkerPoll, self),
+            prometheus=cast(PrometheusPoll, self),
             profiles=cast(Profiles, self),
             decisions=Decisions(),
             metrics=Metrics(),
@@ -230,7 +232,7 @@ async def test_a_cluster_that_is_gone_is_forgotten() -> None:
     world.put(deletionTimestamp="now")
     assert await world.round() is None
     assert world.rounds.memories == {}
-    assert world.forgotten == [KEY] * 4, "router, workers, profiles and events"
+    assert world.forgotten == [KEY] * 5, "router, workers, Prometheus, profiles and events"
 
 
 async def test_a_new_cluster_of_the_same_name_starts_anew() -> None:

@@ -190,7 +190,7 @@ def _walk(arrays: Arrays, held: Sequence[compact.Held], trades: Trades | None) -
 
 def _with_gap(arrays: Arrays, held: Sequence[compact.Held], serving: Wholes) -> _Quick:
     """A plan that keeps everything, and by how much a better one might undercut it."""
-    objective, under = arrays.fixed + float(arrays.unit @ serving), bound.bound(arrays, held[-1])
+    objective, under = arrays.fixed + float(arrays.unit @ serving), max(0.0, bound.bound(arrays, held[-1]))
     gap = max(0.0, 1 - under / objective) if objective > 0 else 0.0
     return _Quick(serving=arrays.by_place(serving), gap=gap, kept=True, proved=False)
 
