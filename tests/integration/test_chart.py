@@ -26,6 +26,8 @@ VALUES: dict[str, tuple[str, ...]] = {
         *("--set", "nodeSelector.pool=system", "--set", "tolerations[0].operator=Exists"),
         *("--set", "podLabels.team=ml", "--set", "podAnnotations.note=x", "--set", "serviceAccount.annotations.a=b"),
         *("--set", "serviceAccount.name=robot", "--set", "logging.level=debug", "--set", "replicas=0"),
+        *("--set", "prometheus.url=https://prometheus:9090", "--set", "prometheus.tokenSecret.name=reader"),
+        *("--set", "prometheus.caConfigMap.name=ca"),
         *("--set", "metrics.service.annotations.a=b", "--set-json", 'affinity={"nodeAffinity":{}}'),
     ),
 }

@@ -48,4 +48,19 @@ ROUTERS = [
         spec__router__builtIn__classes=[{"name": "Not_A_Name"}],
     ),
     case("no-router-replicas", "spec.router.builtIn.replicas", "equal to 1", spec__router__builtIn__replicas=0),
+    case(
+        "prometheus-for-figures-of-workers",
+        "spec.router.external.metrics.prometheus",
+        "set source to Prometheus",
+        spec__router={"type": "External", "external": {"metrics": {"prometheus": {"podLabel": "pod_name"}}}},
+    ),
+    case(
+        "a-prometheus-label-with-a-dash",
+        "spec.router.external.metrics.prometheus.podLabel",
+        "must be a Prometheus label",
+        spec__router={
+            "type": "External",
+            "external": {"metrics": {"source": "Prometheus", "prometheus": {"podLabel": "pod-name"}}},
+        },
+    ),
 ]
