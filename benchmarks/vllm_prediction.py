@@ -8,6 +8,7 @@ every half minute. The same requests at the same moments go through the simulato
 import asyncio
 import itertools
 import json
+import os
 import signal
 import statistics
 import subprocess
@@ -79,7 +80,12 @@ def measure(run: Run) -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # so that the servers end too
     environment = environments.environment(run.say, model="small")
     with Stand(environment, OUT, run.say) as stand:
-        stand.start(*(ServerOptions(name=name, longest=LONGEST, arguments=SERVER) for name in WORKERS))
+        stand.start(
+            *(
+                ServerOptions(name=name, longest=LONGEST, arguments=SERVER, core=core)
+                for name, core in zip(WORKERS, _cores(), strict=True)
+            )
+        )
         profile = _profile(run, stand)
         hop_s = asyncio.run(_hop_s(stand))
         run.figures["hop_s"] = round(hop_s, 5)
@@ -95,6 +101,12 @@ def measure(run: Run) -> None:
         run.say(f"what the router decided: {stand.decisions()}")
         simulated = simulate(profile, pair.arrivals, workers=2, flips_at_s=flips_at_s, hop_s=hop_s)
         _compare(run, "simulator, P/D with flips", pair, simulated, percents=(50, 95), within=SIMULATOR_WITHIN)
+
+
+def _cores() -> tuple[int | None, ...]:
+    """Return a core for each server, as a worker has accelerators of its own; any core where there are too few."""
+    cores = sorted(os.sched_getaffinity(0))
+    return tuple(cores[: len(WORKERS)]) if len(cores) >= len(WORKERS) else (None,) * len(WORKERS)
 
 
 def _profile(run: Run, stand: Stand) -> str:
@@ -114,7 +126,7 @@ def _profile(run: Run, stand: Stand) -> str:
             "--tolerance",
             "0.06",
         ),
-        *("--least-repeats", "6", "--force", "-o", str(output)),
+        *("--least-repeats", "6", "--pause", "0.5", "--force", "-o", str(output)),
     ]
     begin_s = time.monotonic()
     subprocess.run(command, check=True)
@@ -133,7 +145,7 @@ async def _hop_s(stand: Stand) -> float:
             for url, found in times_s.items():
                 prompt = tuple(rng.randrange(WORDS) for _ in range(HOP_TOKENS))
                 answer = await ask(
-                    session, url, Asked(number=0, prompt=prompt, output_tokens=1, stream=True, chat=False)
+                    session, url, Asked(number=0, prompt=prompt, output_tokens=1, stream=True, chat=False, ids=True)
                 )
                 found.append(answer.first_s or 0.0)
     stand.set_roles(w0="")
@@ -158,6 +170,7 @@ def _requests(count: int, rng: Random) -> list[Asked]:
             output_tokens=rng.randint(*OUTPUT_TOKENS),
             stream=True,
             chat=False,
+            ids=True,  # as the sweep sends them: tokenizing is no part of the engine's model
         )
         for number in range(count)
     ]

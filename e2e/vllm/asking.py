@@ -16,6 +16,9 @@ from e2e.vllm.server import MODEL
 WORDS = 509
 """Words of the tiny model's tokenizer."""
 
+FIRST_WORD = 3
+"""Token id of the first word; special tokens come before it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
@@ -27,11 +30,14 @@ class Asked:
     output_tokens: int
     stream: bool
     chat: bool
+    ids: bool = False
+    """Whether the prompt is sent as token ids, so that nothing is tokenized; a chat is always text."""
 
     def body(self) -> dict[str, Any]:
         """Return the request's body."""
         text = " ".join(f"w{word}" for word in self.prompt)
-        content = {"messages": [{"role": "user", "content": text}]} if self.chat else {"prompt": text}
+        prompt = [FIRST_WORD + word for word in self.prompt] if self.ids else text
+        content = {"messages": [{"role": "user", "content": text}]} if self.chat else {"prompt": prompt}
         return {
             "model": MODEL,
             "max_tokens": self.output_tokens,

@@ -48,6 +48,8 @@ class ServerOptions:
     block_tokens: int = BLOCK_TOKENS
     longest: int = 2048
     arguments: tuple[str, ...] = ()
+    core: int | None = None
+    """The processor core that all its processes keep to; None is any."""
 
 
 class VLLMServer:
@@ -87,6 +89,8 @@ class VLLMServer:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        if self.options.core is not None:
+            os.sched_setaffinity(self._process.pid, {self.options.core})  # before it has threads or children
 
     def await_health(self, *, limit_s: float = START_S) -> None:
         """Wait until it serves.

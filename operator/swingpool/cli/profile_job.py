@@ -27,6 +27,7 @@ FORWARDED = {
     "max_prompt_tokens": "--max-prompt-tokens",
     "tolerance": "--tolerance",
     "least_repeats": "--least-repeats",
+    "pause_s": "--pause",
     "timeout_s": "--timeout-s",
     "wait_s": "--wait",
     "name": "--name",

@@ -12,7 +12,7 @@ from swingpool.cli import profile_table
 from swingpool.profiling import estimate, worker_facts
 from swingpool.profiling.journal import Journal, JournalError
 from swingpool.profiling.plan import Bounds, points
-from swingpool.profiling.points import Sampler
+from swingpool.profiling.points import PAUSE_S, Sampler
 from swingpool.profiling.session import BusyError, run
 from swingpool.profiling.target import find
 from swingpool.profiling.wire import WorkerClient, WorkerError
@@ -36,6 +36,7 @@ class _Asked:
     max_batched_tokens: int
     tolerance: float
     least_repeats: int
+    pause_s: float
     timeout_s: float
     wait_s: float
     journal: Path
@@ -69,6 +70,14 @@ class _Asked:
     help="Half the 95 % interval at which a point is measured often enough.",
 )
 @click.option("--least-repeats", type=Count, default=estimate.LEAST_REPEATS, show_default=True, help="Of a point.")
+@click.option(
+    "--pause",
+    "pause_s",
+    type=click.FloatRange(min=0),
+    default=PAUSE_S,
+    show_default=True,
+    help="Most seconds of idleness before each sample; drawn anew, as between a worker's requests.",
+)
 @click.option("--timeout-s", type=Positive, default=120.0, show_default=True, help="For one request.")
 @click.option(
     "--wait",
@@ -111,6 +120,7 @@ def command(
     max_prompt_tokens: int,
     tolerance: float,
     least_repeats: int,
+    pause_s: float,
     timeout_s: float,
     wait_s: float,
     journal: Path | None,
@@ -162,6 +172,7 @@ def command(
         max_batched_tokens=max_batched_tokens,
         tolerance=tolerance,
         least_repeats=least_repeats,
+        pause_s=pause_s,
         timeout_s=timeout_s,
         wait_s=wait_s,
         journal=journal or output.with_suffix(".journal.jsonl"),
@@ -215,9 +226,10 @@ async def _measure(asked: _Asked, seed: int) -> tuple[WorkerFacts, Journal, floa
         about = {"model": facts.model, "version": facts.version, "settings": dict(facts.settings)}
         journal = Journal(asked.journal, about | {"max_batched_tokens": asked.max_batched_tokens})
         click.echo(f"{facts.model} on vLLM {facts.version}, {facts.kv_capacity_tokens} tokens of KV cache", err=True)
+        random = Random(f"prompts {seed} {len(journal.samples)}")  # noqa: S311 - no secret
         await run(
             points(bounds, pair=other is not None),
-            Sampler(worker, other, Random(f"prompts {seed} {len(journal.samples)}")),  # noqa: S311 - no secret
+            Sampler(worker, other, random, pause_s=asked.pause_s),
             journal,
             worker=worker,
             say=lambda line: click.echo(line, err=True),

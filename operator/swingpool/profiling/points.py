@@ -22,6 +22,9 @@ ANSWERED = 2
 """Tokens of an answer whose first one is timed: engines that look a step ahead tell the first token of an answer that
 goes on later than the only token of one that ends with it."""
 
+PAUSE_S = 0.25
+"""Most idleness before a sample: requests come after idle moments, in which clocks fall and caches are lost."""
+
 LEAST_STEPS = 8
 """Decode steps that a sample must span."""
 
@@ -35,11 +38,15 @@ class Sampler:
     Args:
         worker: what is measured.
         other: a second worker that fetches KV cache from it; None if there is none.
-        random: draws the prompts.
+        random: draws the prompts and the pauses.
+        pause_s: most seconds of idleness before each sample.
     """
 
-    def __init__(self, worker: WorkerClient, other: WorkerClient | None, random: Random) -> None:
+    def __init__(
+        self, worker: WorkerClient, other: WorkerClient | None, random: Random, *, pause_s: float = PAUSE_S
+    ) -> None:
         self._worker = worker
+        self._pause_s = pause_s
         self._other = other
         self._random = random
         self._prompts: tuple[Point | None, list[list[int]]] = (None, [])
@@ -53,6 +60,7 @@ class Sampler:
         Raises:
             WorkerError: the worker fails, or the sample shows nothing.
         """
+        await asyncio.sleep(self._random.uniform(0.0, self._pause_s))
         match point.kind:
             case Kind.PREFILL:
                 return (await self._worker.stream(self._prompt(point.prompt_tokens), tokens=ANSWERED)).ttft_s

@@ -52,24 +52,21 @@ async def run(
     missing = [point for point in points if not judged(journal.samples.get(point, ()))]
     if len(missing) < len(points):
         say(f"{len(points) - len(missing)} of {len(points)} points were measured before")
-    total, done = len(missing), 0
-    # In rounds: what a machine is for a while, slow or quick, shows in every point's interval, and not as a difference
-    # between points.
-    while missing:
-        still = []
+    done: list[Point] = []
+    # In rounds, and all of them until the last point is sure: what a machine is for a while, slow or quick, shows in
+    # every point's interval, and not as a difference between points.
+    while len(done) < len(missing):
         for point in missing:
             await _idle(worker, wait_s=wait_s, say=say)
             samples = await _visit(point, sampler, journal)
-            if not judged(samples):
-                still.append(point)
+            if point in done or not judged(samples):
                 continue
-            done += 1
+            done.append(point)
             found = estimate.estimate(samples)
             say(
-                f"{done} of {total}: {point.name}: {found.seconds * 1e3:.2f} ms, "
+                f"{len(done)} of {len(missing)}: {point.name}: {found.seconds * 1e3:.2f} ms, "
                 f"within {found.half_interval:.1%} after {found.repeats} repeats"
             )
-        missing = still
 
 
 async def _visit(point: Point, sampler: Sampler, journal: Journal) -> tuple[float, ...]:
