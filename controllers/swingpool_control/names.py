@@ -58,6 +58,9 @@ PORT_PICKER_GRPC = 9002
 """The picker's ext_proc and access-log services, on loopback, where they have no Unix socket."""
 PORT_PICKER_HTTP = 9090
 """The picker's /metrics, /state, /healthz and /readyz, on the pod's address."""
+PORT_PICKER_GATEWAY = 9003
+"""Where gateways of others ask the picker, over TLS; its Service has the port SERVICE_PORT_PICKER."""
+SERVICE_PORT_PICKER = 9002
 PORT_ENVOY_ADMIN = 9901
 PORT_MANAGER_HEALTH = 8081
 PORT_MANAGER_METRICS = 9090
@@ -93,7 +96,7 @@ def router(cluster: str) -> str:
 
 
 def picker(cluster: str) -> str:
-    """What a cluster's endpoint picker is called in traces."""
+    """Name of the Service of a cluster's endpoint picker, for gateways of others; what it is called in traces."""
     return f"{cluster}-picker"
 
 

@@ -59,6 +59,9 @@ class Stand:
     tenant_limit: TenantLimit | None = None
     traces: TraceExport | None = None
     """Where Envoy and the picker send their spans."""
+    gateway_tls_directory: Path | None = None
+    """Holds the certificate that gateways of others see; None if none asks."""
+    gateway_port: int = field(default_factory=free_port)
     worker_names: tuple[tuple[str, str], ...] = (
         ("p0", "prefill"), ("p1", "prefill"), ("d0", "decode"), ("d1", "decode"),
     )  # fmt: skip
@@ -140,6 +143,7 @@ class Stand:
                 *("--log-format", "text", "--log-level", "debug"),
                 *self._key_arguments(),
                 *self._trace_arguments(),
+                *self._gateway_arguments(),
             ],
         )
 
@@ -181,6 +185,11 @@ class Stand:
         if self.traces is None:
             return []
         return ["--otlp-traces-endpoint", f"http://{self.traces.host}:{self.traces.port}"]
+
+    def _gateway_arguments(self) -> list[str]:
+        if self.gateway_tls_directory is None:
+            return []
+        return ["--gateway-port", str(self.gateway_port), "--gateway-certificate", str(self.gateway_tls_directory)]
 
     def _certificate_file(self) -> str:
         if self.tls_directory is None:

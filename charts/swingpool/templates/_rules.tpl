@@ -27,6 +27,10 @@ tests compare this list with what the manager asks for.
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]
   verbs: [get, list, watch, create, patch, delete]
+# For gateways of others, where somebody asks for it.
+- apiGroups: [inference.networking.k8s.io]
+  resources: [inferencepools]
+  verbs: [get, create, patch, delete]
 # Workers: their roles are labels of their pods.
 - apiGroups: [""]
   resources: [pods]

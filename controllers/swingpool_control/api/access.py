@@ -21,13 +21,25 @@ RequestRate = Annotated[
 
 
 class Tls(ApiModel):
-    """HTTPS instead of HTTP in front of the router."""
+    """A certificate and its key."""
 
     secret_name: Annotated[
         ObjectName,
         Field(
             description="Secret of type kubernetes.io/tls in this namespace, with tls.crt and tls.key, as cert-manager "
             "writes it. A renewed certificate is taken up without a restart."
+        ),
+    ]
+
+
+class InferencePool(ApiModel):
+    """An InferencePool of the Gateway API, by which gateways of others ask this cluster's picker."""
+
+    certificate: Annotated[
+        Tls,
+        Field(
+            description="What the picker shows to gateways, which speak TLS to it. Most do not check it, so "
+            "one that is signed by itself will do."
         ),
     ]
 

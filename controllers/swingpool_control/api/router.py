@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from swingpool_control.api.access import ApiKeys, RateLimit, Tls
+from swingpool_control.api.access import ApiKeys, InferencePool, RateLimit, Tls
 from swingpool_control.api.base import ApiModel
 from swingpool_control.api.quantities import Duration, LabelKey, LabelValue, PositiveDuration
 from swingpool_control.api.rules import NO_WRITTEN_DEFAULT, Rule, immutable, list_map, matches, rules
@@ -113,6 +113,13 @@ class BuiltInRouter(ApiModel):
         Field(
             description="Limit for each tenant. A tenant is the client of an API key, else what the request names in "
             "the header x-gateway-inference-fairness-id. Default: none."
+        ),
+    ] = None
+    inference_pool: Annotated[
+        InferencePool | None,
+        Field(
+            description="Write an InferencePool of this cluster's name, so that gateways of others send to its workers "
+            "as the picker says. It needs the CRDs of the Gateway API inference extension, v1. Default: none."
         ),
     ] = None
     order: Annotated[Order, Field(description="In what order waiting prompts go to prefill workers.")] = Order()

@@ -3,7 +3,7 @@
 import json
 
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec, RouterType
-from swingpool_control.resources import router, worker_pool, workers
+from swingpool_control.resources import inference_pool, router, worker_pool, workers
 from swingpool_control.resources.metadata import Manifest, Owner
 from swingpool_control.resources.settings import RenderSettings
 
@@ -15,6 +15,7 @@ APPLY_ORDER = (
     "Service",
     "PodDisruptionBudget",
     "Deployment",
+    inference_pool.KIND,
 )
 """Kinds of children, each after those that it needs."""
 
@@ -43,5 +44,6 @@ def children(
         found += worker_pool.children(owner, spec, pool, settings)
     if spec.router.type is RouterType.BUILT_IN:
         found += router.children(owner, spec, settings)
+        found += inference_pool.children(owner, spec)
     ordered = sorted(found, key=lambda child: (APPLY_ORDER.index(child["kind"]), child["metadata"]["name"]))
     return tuple(json.loads(json.dumps(child)) for child in ordered)  # plain data that shares no part

@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from swingpool_control import names
+from swingpool_control.api.access import ApiKeys, Tls
 from swingpool_control.api.quantities import seconds
 from swingpool_control.api.router import RequestLog
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
@@ -23,6 +24,7 @@ from swingpool_control.resources.envoy import (
 )
 from swingpool_control.resources.envoy_access import certificate
 from swingpool_control.resources.envoy_settings import TenantLimit, TraceExport
+from swingpool_control.resources.inference_pool import CERTIFICATE_DIRECTORY, VOLUME
 from swingpool_control.resources.metadata import Manifest, Owner, disruption_budget, spread_over_nodes
 from swingpool_control.resources.probes import http_probe, liveness, sleep_before_stop
 from swingpool_control.resources.security import container_security_context, pod_security_context
@@ -126,7 +128,9 @@ def _traces(spec: InferenceClusterSpec, *, service: str) -> TraceExport | None:
 def _secrets(spec: InferenceClusterSpec) -> dict[str, str]:
     """Return the mounted Secrets by the volume's name."""
     router = spec.router.built_in
-    found = {"tls": router.tls, "api-keys": router.api_keys}
+    found: dict[str, Tls | ApiKeys | None] = {"tls": router.tls, "api-keys": router.api_keys}
+    if router.inference_pool:
+        found[VOLUME] = router.inference_pool.certificate
     return {volume: one.secret_name for volume, one in found.items() if one}
 
 
@@ -258,6 +262,8 @@ def _picker(owner: Owner, spec: InferenceClusterSpec, settings: RenderSettings) 
         {"name": "run", "mountPath": EDS_DIRECTORY},
         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod's own
     ]
+    if spec.router.built_in.inference_pool:
+        mounts.append({"name": VOLUME, "mountPath": CERTIFICATE_DIRECTORY, "readOnly": True})
     if reference:
         mounts.append({"name": "profile", "mountPath": PROFILE_DIRECTORY, "readOnly": True})
     return {
@@ -274,9 +280,13 @@ def _picker(owner: Owner, spec: InferenceClusterSpec, settings: RenderSettings) 
             *key_arguments,
             *(("--request-log", "-") if spec.router.built_in.request_log is RequestLog.STDOUT else ()),
             *(("--profile-file", f"{PROFILE_DIRECTORY}/{reference.key}") if reference else ()),
+            *_gateway_arguments(spec),
             *(("--otlp-traces-endpoint", spec.tracing.endpoint) if spec.tracing else ()),
         ],
-        "ports": [{"name": "state", "containerPort": names.PORT_PICKER_HTTP, "protocol": "TCP"}],
+        "ports": [
+            {"name": "state", "containerPort": names.PORT_PICKER_HTTP, "protocol": "TCP"},
+            *_gateway_ports(spec),
+        ],
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
         "securityContext": container_security_context(read_only_root=True),
         "readinessProbe": http_probe(path="/readyz", port="state", period_s=1, timeout_s=1, failures=2),
@@ -284,6 +294,18 @@ def _picker(owner: Owner, spec: InferenceClusterSpec, settings: RenderSettings) 
         "lifecycle": sleep_before_stop(SETTLE_S),
         "volumeMounts": mounts,
     }
+
+
+def _gateway_arguments(spec: InferenceClusterSpec) -> tuple[str, ...]:
+    if spec.router.built_in.inference_pool is None:
+        return ()
+    return ("--gateway-port", str(names.PORT_PICKER_GATEWAY), "--gateway-certificate", CERTIFICATE_DIRECTORY)
+
+
+def _gateway_ports(spec: InferenceClusterSpec) -> list[Manifest]:
+    if spec.router.built_in.inference_pool is None:
+        return []
+    return [{"name": "gateway", "containerPort": names.PORT_PICKER_GATEWAY, "protocol": "TCP"}]
 
 
 def _longest_request_s(spec: InferenceClusterSpec) -> int:

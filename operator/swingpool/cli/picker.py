@@ -72,6 +72,17 @@ _DEFAULTS = PickerOptions(cluster="", namespace="", eds_file=Path(EDS_FILE))
     help="Unix socket of Envoy's services, instead of the port: it costs both sides less.",
 )
 @click.option(
+    "--gateway-port",
+    type=click.IntRange(0, 65535),
+    help="Port on which gateways of others ask, as an InferencePool tells them. Default: none.",
+)
+@click.option(
+    "--gateway-certificate",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIRECTORY",
+    help="tls.crt and tls.key that they see. Default: no TLS, which few of them speak.",
+)
+@click.option(
     "--http-port",
     type=click.IntRange(0, 65535),
     default=names.PORT_PICKER_HTTP,
@@ -131,6 +142,8 @@ def command(
     init: bool,
     grpc_port: int,
     grpc_socket: Path | None,
+    gateway_port: int | None,
+    gateway_certificate: Path | None,
     http_port: int,
     http_host: str,
     envoy_admin: str,
@@ -166,6 +179,8 @@ def command(
         grpc_port=grpc_port,
         grpc_socket=grpc_socket,
         http_host=http_host,
+        gateway_port=gateway_port,
+        gateway_certificate=gateway_certificate,
         http_port=http_port,
         envoy_admin=envoy_admin,
         request_log=request_log,

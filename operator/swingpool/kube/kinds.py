@@ -10,6 +10,7 @@ from lightkube.core.resource import ApiInfo, ResourceDef
 from lightkube.generic_resource import GenericNamespacedResource, GenericNamespacedStatus
 
 from swingpool_control import names
+from swingpool_control.resources import inference_pool
 
 _VERBS = ["delete", "get", "global_list", "global_watch", "list", "patch", "post", "put", "watch"]
 
@@ -50,6 +51,10 @@ ROLE_BINDING = Kind(group="rbac.authorization.k8s.io", version="v1", kind="RoleB
 POD_DISRUPTION_BUDGET = Kind(group="policy", version="v1", kind="PodDisruptionBudget", plural="poddisruptionbudgets")
 LEASE = Kind(group="coordination.k8s.io", version="v1", kind="Lease", plural="leases")
 JOB = Kind(group="batch", version="v1", kind="Job", plural="jobs")
+INFERENCE_POOL = Kind(
+    group=inference_pool.GROUP, version=inference_pool.VERSION, kind=inference_pool.KIND, plural=inference_pool.PLURAL
+)
+"""Its CRD may be missing."""
 INFERENCE_CLUSTER = Kind(group=names.GROUP, version=names.VERSION, kind=names.KIND, plural=names.PLURAL)
 
 ALL = (
@@ -64,6 +69,7 @@ ALL = (
     POD_DISRUPTION_BUDGET,
     LEASE,
     JOB,
+    INFERENCE_POOL,
     INFERENCE_CLUSTER,
 )
 

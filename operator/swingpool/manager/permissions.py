@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from swingpool_control import names
+from swingpool_control.resources import inference_pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ PERMISSIONS: tuple[Permission, ...] = (
     Permission("rbac.authorization.k8s.io", "roles", _OWN),
     Permission("rbac.authorization.k8s.io", "rolebindings", _OWN),
     Permission("policy", "poddisruptionbudgets", _OWN),
+    Permission(inference_pool.GROUP, inference_pool.PLURAL, ("get", "create", "patch", "delete")),
     # Also what the manager grants to pickers, which it may do only because it may do it itself: get, list, watch.
     Permission("", "pods", (*_READ, "patch")),
     Permission("", "events", ("create",)),

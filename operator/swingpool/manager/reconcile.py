@@ -11,6 +11,7 @@ from swingpool.kube import Kube, KubeError, Object
 from swingpool.kube.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
+    INFERENCE_POOL,
     POD,
     POD_DISRUPTION_BUDGET,
     ROLE,
@@ -48,6 +49,9 @@ CHILD_KINDS: tuple[Kind, ...] = (
     POD_DISRUPTION_BUDGET,
     DEPLOYMENT,
 )
+UNWATCHED = INFERENCE_POOL
+"""Looked at whenever children are compared: where its CRD is missing nobody can watch it."""
+
 TOLD_PATHS = 4
 """Paths of a drifted child that an Event names."""
 
@@ -109,7 +113,7 @@ class Reconciler:
     async def _ensure(self, cluster: Object, manifest: Object, memory: ClusterMemory) -> None:
         kind, name = kind_of(manifest), name_of(manifest)
         known = memory.applied.get((kind.kind, name))
-        live = self.store.get(kind, namespace_of(manifest), name)
+        live = None if kind == UNWATCHED else self.store.get(kind, namespace_of(manifest), name)
         if live is None:
             live = await self._unseen(kind, manifest)
         if live is None:
@@ -196,9 +200,30 @@ class Reconciler:
                 except KubeError as error:
                     if not error.not_found:
                         problems.append(_blocked(kind.kind, name_of(obj), error))
+        problems += await self._prune_unwatched(key, cluster, wanted, memory)
         for message in kept.values():
             await self.recorder.tell(cluster, "Normal", "PoolKept", message)
         return problems + [BlockedError(message, transient=True, waits=True) for message in kept.values()]
+
+    async def _prune_unwatched(
+        self, key: Key, cluster: Object, wanted: set[tuple[str, str]], memory: ClusterMemory
+    ) -> list[BlockedError]:
+        """Delete what carries the cluster's name, if it is ours and nobody asks for it any more."""
+        place = (UNWATCHED.kind, key.name)
+        if place in wanted:
+            return []
+        try:
+            live = await self.kube.get(UNWATCHED, key.name, namespace=key.namespace)
+            if controller_uid(live) == uid_of(cluster) and not metadata(live).get("deletionTimestamp"):
+                await self.writes.delete(UNWATCHED, key.name, namespace=key.namespace)
+                log.info("deleted", extra={"kind": UNWATCHED.kind, "child": key.name})
+            memory.applied.pop(place, None)
+        except KubeError as error:
+            if error.unanswered:
+                raise
+            # Not there, or nothing that we may look at: then it was not we who made it.
+            return [] if error.not_found or error.status == 403 else [_blocked(*place, error)]
+        return []
 
     def _view(self, cluster: Object) -> ClusterView:
         """Return the cluster as Kubernetes shows it; what routers and profiles say makes no difference to children."""
@@ -220,6 +245,11 @@ def _blocked(kind: str, name: str, error: KubeError) -> BlockedError:
     """
     if error.unanswered:
         raise error
+    if kind == UNWATCHED.kind and error.not_found:
+        return BlockedError(
+            f"{kind} {name}: the API {UNWATCHED.api_version} is not there; install the CRDs of the Gateway API "
+            "inference extension, or remove router.builtIn.inferencePool"
+        )
     return BlockedError(f"{kind} {name}: {error.reason}: {error.message}", transient=error.transient)
 
 

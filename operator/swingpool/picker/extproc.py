@@ -58,12 +58,12 @@ class Exchange:
 
     def _take(self, message: ProcessingRequest) -> None:
         if message.HasField("request_headers") and self._headers is None:
-            self._headers = _headers(message.request_headers)
-            if message.request_headers.end_of_stream or self._is_form(self._headers):
+            self._headers = read_headers(message.request_headers)
+            if message.request_headers.end_of_stream or is_form(self._headers):
                 self._answer_with(self._flow.passed(), to_headers=True)
-            elif _is_large(self._headers):
+            elif is_large(self._headers):
                 self._scan = TransferScan()
-                self._answer_with(self._flow.passed(generates=_decides(self._headers)), to_headers=True)
+                self._answer_with(self._flow.passed(generates=decides(self._headers)), to_headers=True)
             else:
                 self._call.send(CONTINUE)
         elif message.HasField("request_body") and self._scan is not None:
@@ -81,12 +81,9 @@ class Exchange:
         if piece.end_of_stream:
             self._call.end()
 
-    def _is_form(self, headers: Mapping[str, str]) -> bool:
-        return headers.get("content-type", "").lower().startswith(FORM_TYPE) and not _decides(headers)
-
     def _outcome(self, headers: Mapping[str, str], body: bytes) -> Coroutine[None, None, Route | Reply]:
         path = headers.get(":path", "")
-        if not _decides(headers):
+        if not decides(headers):
             content_type = headers.get("content-type", "").lower()
             return self._flow.carried(body, is_json="json" in content_type or not content_type)
         if (parent := _trace_parent(self._call.headers)) is not None:
@@ -122,7 +119,8 @@ class Exchange:
         self._call.end()
 
 
-def _decides(headers: Mapping[str, str]) -> bool:
+def decides(headers: Mapping[str, str]) -> bool:
+    """Whether a request is one that may be split."""
     return headers.get(":method") == "POST" and headers.get(":path", "").partition("?")[0] in DECISION_PATHS
 
 
@@ -131,11 +129,17 @@ def _trace_parent(headers: Headers) -> str | None:
     return next((value.decode("latin-1") for name, value in headers if name == b"traceparent"), None)
 
 
-def _is_large(headers: Mapping[str, str]) -> bool:
+def is_form(headers: Mapping[str, str]) -> bool:
+    """Whether a request's body is one that is not read."""
+    return headers.get("content-type", "").lower().startswith(FORM_TYPE) and not decides(headers)
+
+
+def is_large(headers: Mapping[str, str]) -> bool:
     """Whether Envoy sends the body in pieces, by the same rule as its routes."""
     length = headers.get("content-length", "")
     return length.isdecimal() and int(length) > STREAMED_ABOVE_BYTES
 
 
-def _headers(message: HttpHeaders) -> dict[str, str]:
+def read_headers(message: HttpHeaders) -> dict[str, str]:
+    """Return the headers of a request or an answer."""
     return {one.key: one.value or one.raw_value.decode("latin-1") for one in message.headers.headers}

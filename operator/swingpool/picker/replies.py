@@ -34,6 +34,16 @@ def overloaded(message: str, *, retry_after_s: int) -> Reply:
     return _error(429, message, kind="rate_limit_error", headers=(("retry-after", str(retry_after_s)),))
 
 
+def not_found(message: str) -> Reply:
+    """Return the answer to a request that is for nobody here."""
+    return _error(404, message, kind="invalid_request_error")
+
+
+def too_large(most_bytes: int) -> Reply:
+    """Return the answer to a body that is not kept."""
+    return _error(413, f"the body is larger than {most_bytes} bytes", kind="invalid_request_error")
+
+
 def internal_error() -> Reply:
     """Return the answer to a request that met a fault of the picker's."""
     return _error(500, "the router failed; its log says why", kind="server_error")

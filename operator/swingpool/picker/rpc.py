@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import ssl
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -90,15 +91,20 @@ class Server:
         self._soon: Callable[[Callable[[], None]], object] = _at_once
         self._server: asyncio.AbstractServer | None = None
 
-    async def start(self, host: str, port: int) -> None:
+    async def start(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> None:
         """Listen on a port; 0 takes any.
+
+        Args:
+            host: where.
+            port: its number.
+            tls: with which certificate; None for none.
 
         Raises:
             OSError: the port is taken.
         """
         loop = asyncio.get_running_loop()
         self._soon = loop.call_soon
-        server = await loop.create_server(self._connected, host, port, backlog=1024)
+        server = await loop.create_server(self._connected, host, port, backlog=1024, ssl=tls)
         self._server, self.port = server, int(server.sockets[0].getsockname()[1])
 
     async def start_at(self, path: Path) -> None:

@@ -16,7 +16,8 @@ import aiohttp
 from aiohttp import web
 
 from swingpool.kube import Kube
-from swingpool.picker import accesslog, eds, extproc, http, profiles, rpc
+from swingpool.picker import accesslog, eds, extproc, gateway, http, profiles, rpc
+from swingpool.picker.certificate import Certificate
 from swingpool.picker.drain import drain
 from swingpool.picker.fleet import Fleet
 from swingpool.picker.flow import Flow
@@ -67,6 +68,10 @@ class PickerOptions:
     grpc_port: int = names.PORT_PICKER_GRPC
     grpc_socket: Path | None = None
     """Instead of the port."""
+    gateway_port: int | None = None
+    """Where gateways of others ask; None for nowhere."""
+    gateway_certificate: Path | None = None
+    """Directory of the certificate that they see."""
     http_host: str = "0.0.0.0"  # noqa: S104 - the manager and Prometheus reach it on the pod's address
     http_port: int = names.PORT_PICKER_HTTP
     envoy_admin: str = f"127.0.0.1:{names.PORT_ENVOY_ADMIN}"
@@ -120,6 +125,8 @@ class Picker:
         self._prober = Prober(self._fleet, session, on_scrape=self._scraped)
         self._request_log = _request_log(options.request_log)
         self._tracer = self._make_tracer()
+        directory = options.gateway_certificate
+        self._certificate = Certificate(directory) if directory else None
         self._serving = False
         self._knows = False
         """Whether it has known its workers: before that it has nothing to say about them."""
@@ -152,9 +159,10 @@ class Picker:
             await runner.cleanup()
 
     def _telling(self) -> list[Coroutine[None, None, None]]:
-        """Return what tells of requests in the background."""
-        found = [self._request_log.follow()] if self._request_log else []
-        return [*found, self._tracer.exporter.follow()] if self._tracer else found
+        """Return what goes on in the background."""
+        exporter = self._tracer.exporter if self._tracer else None
+        followed = (self._request_log, exporter, self._certificate)
+        return [one.follow() for one in followed if one is not None]
 
     def _make_tracer(self) -> Tracer | None:
         endpoint = self._options.otlp_traces_endpoint
@@ -202,14 +210,27 @@ class Picker:
             await server.start_at(self._options.grpc_socket)
         else:
             await server.start(self._options.grpc_host, self._options.grpc_port)
+        asked = await self._serve_gateways(flow, log_service)
         _spare_the_collector()
         self._serving = True
         log.info("serving", extra={"cluster": self._options.cluster})
         await stop.wait()
         self._serving = False
-        await drain(self._session, admin=self._options.envoy_admin, timeout_s=self._options.drain_timeout_s)
+        timeout_s = self._options.drain_timeout_s
+        ending = [asked.stop(grace_s=timeout_s)] if asked else []
+        await asyncio.gather(drain(self._session, admin=self._options.envoy_admin, timeout_s=timeout_s), *ending)
         await server.stop(grace_s=1.0)
         pool.keep_only(())
+
+    async def _serve_gateways(self, flow: Flow, log_service: accesslog.AccessLog) -> rpc.Server | None:
+        """Listen for gateways of others, if there are any."""
+        if self._options.gateway_port is None:
+            return None
+        exchange = partial(gateway.GatewayExchange, flow, log_service)
+        server = rpc.Server({extproc.PROCESS: exchange}, most_bytes=BUFFER_LIMIT_BYTES + 1024 * 1024)
+        tls = self._certificate.context if self._certificate else None
+        await server.start(self._options.http_host, self._options.gateway_port, tls=tls)
+        return server
 
     async def _serve_http(self) -> web.AppRunner:
         app = http.application(
