@@ -24,6 +24,9 @@ _ASK_TO_KEEP = {
     "remote_host": None,
     "remote_port": None,
 }
+COMPLETION_TOKENS = 16
+"""What a completion gets that says no `max_tokens`; a chat gets what fits into the model's context."""
+
 _NOT_IN_PREFILL = ("stream_options", "min_tokens", "logprobs", "top_logprobs")
 
 
@@ -38,6 +41,8 @@ class RequestShape:
     """Length of a prompt that is given as tokens; 0 if it is given as text."""
     whole_because: str
     """Why the request cannot be split between two workers; empty if it can."""
+    most_output_tokens: int | None
+    """What its answer may have at most; None if it says nothing of that, or wants several answers."""
 
 
 def shape_of(body: Mapping[str, Any], *, chat: bool) -> RequestShape:
@@ -51,11 +56,13 @@ def shape_of(body: Mapping[str, Any], *, chat: bool) -> RequestShape:
         prompt_tokens, text_bytes, several = 0, _text_bytes(body.get("messages")), False
     else:
         prompt_tokens, text_bytes, several = _prompt(body.get("prompt"))
+    whole_because = _whole_because(body, chat=chat, several=several)
     return RequestShape(
         stream=body.get("stream") is True,
         text_bytes=text_bytes,
         prompt_tokens=prompt_tokens,
-        whole_because=_whole_because(body, chat=chat, several=several),
+        whole_because=whole_because,
+        most_output_tokens=None if whole_because else _most_output_tokens(body, chat=chat),
     )
 
 
@@ -137,6 +144,15 @@ def _whole_because(body: Mapping[str, Any], *, chat: bool, several: bool) -> str
     if body.get("prompt_logprobs") is not None or body.get("echo"):
         return "it asks for the prompt back"
     return ""
+
+
+def _most_output_tokens(body: Mapping[str, Any], *, chat: bool) -> int | None:
+    said = body.get("max_tokens")
+    if chat and body.get("max_completion_tokens") is not None:
+        said = body["max_completion_tokens"]
+    if said is None and not chat:
+        return COMPLETION_TOKENS
+    return said if isinstance(said, int) and said > 0 else None
 
 
 def _prompt(prompt: object) -> tuple[int, int, bool]:

@@ -344,10 +344,13 @@ class Flow:
         unchanged = params is None and priority is None and not request.changed
         body = None if unchanged else orjson.dumps(openai.decode_leg(request.body, params, priority=priority))
         hosts = self._fleet.dispatcher.roster.hosts(account, most=MOST_HOSTS, origin=origin)
-        after_s = 0.0
-        if request.shape.stream and worker is not None:
-            usage, waiting = worker.figures.kv_usage, worker.figures.waiting
-            after_s = second_try_after_s(request.ticket, account, whole=params is None, kv_usage=usage, waiting=waiting)
+        if worker is None:
+            return Route(hosts=hosts, body=body)
+        usage, waiting, whole = worker.figures.kv_usage, worker.figures.waiting, params is None
+        tokens = 0 if request.shape.stream else request.shape.most_output_tokens
+        after_s = second_try_after_s(
+            request.ticket, account, whole=whole, at_once_tokens=tokens, kv_usage=usage, waiting=waiting
+        )
         return Route(hosts=hosts, body=body, second_try_after_s=after_s)
 
     def _release(self, model: object, headers: Mapping[str, str], params: dict[str, Any]) -> None:

@@ -109,10 +109,13 @@ async def test_decode_worker_killed_after_streams_began_and_before_their_first_t
     assert all(answer.text for answer in answers)
 
 
-async def test_streams_whose_worker_hangs_are_served_elsewhere(stand: Stand, session: aiohttp.ClientSession) -> None:
+@pytest.mark.parametrize("stream", [True, False], ids=["streams", "whole answers"])
+async def test_requests_whose_worker_hangs_are_served_elsewhere(
+    stand: Stand, session: aiohttp.ClientSession, stream: bool
+) -> None:
     stand.signal_worker("d0", signal.SIGSTOP)
     # Half of them are sent to it before anyone knows.
-    answers = await asyncio.gather(*(ask(session, stand.url, chat(f"prompt {n}", stream=True)) for n in range(8)))
+    answers = await asyncio.gather(*(ask(session, stand.url, chat(f"prompt {n}", stream=stream)) for n in range(8)))
     assert [answer.status for answer in answers] == [200] * 8
     assert all(answer.text for answer in answers)
 
@@ -192,10 +195,11 @@ async def test_hung_prefill_worker_loses_its_legs(stand: Stand, session: aiohttp
 
 
 async def test_hung_decode_worker_gets_nothing_new(stand: Stand, session: aiohttp.ClientSession) -> None:
-    """Streams whose first token is overdue are served by another; whatever else it holds is, when it is killed."""
+    """What is overdue is served by another; answers of which nobody knows how long they take are when it is killed."""
     stand.signal_worker("d0", signal.SIGSTOP)
     streams = asyncio.create_task(many(stand, session, stream=True))
-    held = asyncio.create_task(many(stand, session))
+    bodies = (completion(f"{number} two three", n=2) for number in range(8))
+    held = asyncio.ensure_future(asyncio.gather(*(ask(session, stand.url, body) for body in bodies)))
     assert await out(stand, session, "d0") < OUT_WITHIN_S + SLACK_S
     assert [answer.status for answer in await many(stand, session)] == [200] * 8
     assert [answer.status for answer in await streams] == [200] * 8

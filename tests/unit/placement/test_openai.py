@@ -129,3 +129,21 @@ def test_estimates_learn() -> None:
     for _ in range(200):
         rate = rate.observed(text_bytes=1000, tokens=500)
     assert abs(rate.tokens(1000) - 500) <= 5
+
+
+@pytest.mark.parametrize(
+    ("chat", "more", "most"),
+    [
+        (False, {}, 16),
+        (False, {"max_tokens": 5}, 5),
+        (True, {}, None),
+        (True, {"max_tokens": 5}, 5),
+        (True, {"max_tokens": 5, "max_completion_tokens": 7}, 7),
+        (False, {"max_tokens": 5, "max_completion_tokens": 7}, 5),
+        (True, {"max_tokens": "many"}, None),
+        (True, {"max_tokens": 5, "n": 3}, None),
+    ],
+)
+def test_how_long_an_answer_may_become(chat: bool, more: dict[str, Any], most: int | None) -> None:
+    body = {"messages": [{"role": "user", "content": "hi"}]} if chat else {"prompt": "hi"}
+    assert shape_of(body | more, chat=chat).most_output_tokens == most
