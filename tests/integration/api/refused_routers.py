@@ -49,6 +49,24 @@ ROUTERS = [
     ),
     case("no-router-replicas", "spec.router.builtIn.replicas", "equal to 1", spec__router__builtIn__replicas=0),
     case(
+        "traces-to-a-path",
+        "spec.tracing.endpoint",
+        "must be http://HOST or http://HOST:PORT without a path",
+        spec__tracing={"endpoint": "http://otel-collector:4318/v1/traces"},
+    ),
+    case(
+        "more-traces-than-requests",
+        "spec.tracing.samplingRatio",
+        "must be a share from '0' to '1'",
+        spec__tracing={"endpoint": "http://otel-collector:4318", "samplingRatio": "1.5"},
+    ),
+    case(
+        "traces-of-a-percentage",
+        "spec.tracing.samplingRatio",
+        "must be a share from '0' to '1'",
+        spec__tracing={"endpoint": "http://otel-collector:4318", "samplingRatio": "5%"},
+    ),
+    case(
         "prometheus-for-figures-of-workers",
         "spec.router.external.metrics.prometheus",
         "set source to Prometheus",

@@ -111,6 +111,8 @@ def test_the_api_server_writes_the_defaults_that_the_models_have(plane: ControlP
         del told["engine"]["simulated"]
     if model.router.type == "BuiltIn":
         del told["router"]["external"]
+    elif model.router.external.metrics.source == "Workers":
+        del told["router"]["external"]["metrics"]["prometheus"]
     assert written == _without_empty_lists(told)
 
 
@@ -170,6 +172,7 @@ def test_external_router_shows_the_labels_that_it_goes_by(plane: ControlPlane) -
     written = _accepted(plane, changed(smallest(), spec__router={"type": "External", "external": {}}))
     assert written["router"]["external"] == {
         "drainSettle": "6s",
+        "metrics": {"source": "Workers"},
         "roleLabels": {"key": "llm-d.ai/role", "prefill": "prefill", "decode": "decode", "draining": "draining"},
     }
 

@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 from swingpool_control.engine import profile
 from swingpool_control.engine.calibration import (
     DEAD_BAND,
+    FARTHEST,
     LEAST,
+    LONGEST_STEP_S,
     MOST,
+    TIME_CONSTANT_S,
     Calibration,
     Evidence,
     corrected,
@@ -54,7 +57,8 @@ def test_it_stays_within_its_bounds_and_moves_little_at_a_time(looks: list[tuple
         before = memory.decode
         memory = update(memory, {"decode": evidence(ratio)}, now_unix_s=now)
         assert LEAST <= memory.decode <= MOST
-        assert abs(math.log(memory.decode / before)) <= 0.15
+        farthest = (1 - math.exp(-LONGEST_STEP_S / TIME_CONSTANT_S)) * math.log(FARTHEST * MOST)
+        assert abs(math.log(memory.decode / before)) <= farthest + 1e-9
         if ratio > before:
             assert memory.decode >= before
         if ratio < before:
