@@ -133,7 +133,7 @@ class GatewayExchange(Exchange):
                 self._refuse(found)
             else:
                 self._send_on(found)
-        except Exception:
+        except Exception:  # whatever it is, the gateway waits for an answer; it is logged there
             self._fault()
 
     def _send_on(self, route: Route) -> None:

@@ -76,7 +76,9 @@ class Server:
         for pod, scrapes in self.scrapes.items():
             for at, text in scrapes:
                 for line in text.splitlines() if now - 180 < at <= now else ():
-                    name, labels, number = re.fullmatch(r"([\w:]+)\{(.*)\} (\S+)", line).groups()  # type: ignore[union-attr]
+                    sample = re.fullmatch(r"([\w:]+)\{(.*)\} (\S+)", line)
+                    assert sample is not None, line
+                    name, labels, number = sample.groups()
                     pairs = dict(re.findall(r'(\w+)="([^"]*)"', labels)) | self.labels | {"pod": pod, "__name__": name}
                     values.setdefault(tuple(sorted(pairs.items())), []).append([at, number])
         return [{"metric": dict(labels), "values": found} for labels, found in values.items()]

@@ -48,10 +48,11 @@ def test_trades_keep_everything_and_save(seed: int) -> None:
     arrays = Arrays(large(seed))
     plans, stated = Plans(arrays), compact.Compact(arrays)
     at_best = stated.at_best()
-    near = None if at_best is None else stated.after(at_best, more=1.06)
-    start = None if near is None else rounding.rounded(arrays, plans, near.workers)
-    if start is None:
-        pytest.skip("no rounding keeps everything")
+    assert at_best is not None
+    near = stated.after(at_best, more=1.06)
+    assert near is not None
+    start = rounding.rounded(arrays, plans, near.workers)
+    assert start is not None
     trades = Trades(arrays, plans)
     few, many = trades.best(start, trades=1), trades.best(start, trades=20)
     assert arrays.unit @ many <= arrays.unit @ few <= arrays.unit @ start
