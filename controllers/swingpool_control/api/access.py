@@ -5,12 +5,11 @@ from typing import Annotated
 from pydantic import Field
 
 from swingpool_control.api.base import ApiModel
-from swingpool_control.api.quantities import DECIMAL_PATTERN, ObjectName
+from swingpool_control.api.quantities import DECIMAL_PATTERN, DecimalText, ObjectName
 from swingpool_control.api.rules import Rule, matches
 
 RequestRate = Annotated[
-    str,
-    Field(pattern=DECIMAL_PATTERN, max_length=24),
+    DecimalText,
     matches(DECIMAL_PATTERN, message="must be a number of requests per second such as '5' or '0.2'"),
     Rule(
         cel=f"!self.matches(r'{DECIMAL_PATTERN}') || (double(self) >= 0.001 && double(self) <= 100000.0)",

@@ -38,16 +38,17 @@ PositiveDuration = Annotated[
 ]
 """A `Duration` longer than zero."""
 
+DecimalText = Annotated[str, Field(pattern=DECIMAL_PATTERN, max_length=24)]
+"""A decimal, as each quantity that is one narrows it and says what it must be."""
+
 Money = Annotated[
-    str,
-    Field(pattern=DECIMAL_PATTERN, max_length=24),
+    DecimalText,
     matches(DECIMAL_PATTERN, message="must be an amount such as '2.95': digits and at most six decimals, no currency"),
 ]
 """A decimal amount of money, such as `2.95`."""
 
 Factor = Annotated[
-    str,
-    Field(pattern=DECIMAL_PATTERN, max_length=24),
+    DecimalText,
     matches(DECIMAL_PATTERN, message="must be a factor such as '10' or '2.5'"),
     Rule(
         cel=f"!self.matches(r'{DECIMAL_PATTERN}') || double(self) > 0.0",

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from swingpool_control.api.base import ApiModel
-from swingpool_control.api.quantities import DECIMAL_PATTERN
+from swingpool_control.api.quantities import DECIMAL_PATTERN, DecimalText
 from swingpool_control.api.rules import Rule, matches
 
 ENDPOINT_PATTERN = r"^http://[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]{1,5})?$"
@@ -22,8 +22,7 @@ OtlpEndpoint = Annotated[
 """A receiver of OTLP over HTTP, without its path."""
 
 Share = Annotated[
-    str,
-    Field(pattern=DECIMAL_PATTERN, max_length=24),
+    DecimalText,
     matches(DECIMAL_PATTERN, message="must be a share from '0' to '1', such as '0.05'"),
     Rule(
         cel=f"!self.matches(r'{DECIMAL_PATTERN}') || double(self) <= 1.0",
