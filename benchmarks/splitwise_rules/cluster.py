@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from random import Random
 
@@ -114,7 +115,7 @@ class PublishedCluster(Simulation):
         return _Running(
             self._timeline,
             partial(Machine, model, limits),
-            Hooks(gaps=hooks.gaps, transfer=hooks.transfer, fabric=_Unshared(math.inf)),
+            replace(hooks, fabric=_Unshared(math.inf)),
             recompute=False,
             coalesce=True,
         )

@@ -85,6 +85,8 @@ class LinearModel(PerformanceModel):
     startup_s: float
     itl_spread: tuple[float, ...] = ()
     """Times between tokens over what the coefficients say: factors, each as likely as the others; empty if unknown."""
+    prefill_spread: tuple[float, ...] = ()
+    """Times of computing a prompt, likewise."""
 
     def __post_init__(self) -> None:
         """Refuse values that no worker can have."""
@@ -94,8 +96,9 @@ class LinearModel(PerformanceModel):
         for name in ("kv_bytes_per_token", "link_bytes_per_s"):
             if not math.isfinite(getattr(self, name)) or getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be a finite number above zero, not {getattr(self, name)}")
-        if any(not math.isfinite(factor) or factor <= 0 for factor in self.itl_spread):
-            raise ValueError("itl_spread must hold finite factors above zero")
+        for name in ("itl_spread", "prefill_spread"):
+            if any(not math.isfinite(factor) or factor <= 0 for factor in getattr(self, name)):
+                raise ValueError(f"{name} must hold finite factors above zero")
         for name in ("link_latency_s", "startup_s"):
             if not math.isfinite(getattr(self, name)) or getattr(self, name) < 0:
                 raise ValueError(f"{name} must be a finite number of seconds, zero or more, not {getattr(self, name)}")

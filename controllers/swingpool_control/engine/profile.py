@@ -195,15 +195,18 @@ class Profile(Part):
     startup_s: NotNegative
     itl_spread: Annotated[list[Positive], Field(max_length=100)] = []
     """Times between tokens over what the coefficients say: factors, each as likely as the others; empty if unknown."""
+    prefill_spread: Annotated[list[Positive], Field(max_length=100)] = []
+    """Times of computing a prompt, likewise."""
     power: Power | None = None
     provenance: Provenance
 
     @model_validator(mode="after")
     def _of_its_version(self) -> "Profile":
-        newer = self.power is not None or self.step.prefill_curve is not None or self.itl_spread
-        if self.format != FORMAT and newer:
+        spread = self.itl_spread or self.prefill_spread
+        if self.format != FORMAT and (self.power is not None or self.step.prefill_curve is not None or spread):
             raise ValueError(
-                f"power, itl_spread and step.prefill_curve came with {FORMAT}; the file says {self.format}"
+                f"power, itl_spread, prefill_spread and step.prefill_curve came with {FORMAT}; the file says "
+                f"{self.format}"
             )
         return self
 
@@ -220,6 +223,7 @@ class Profile(Part):
             link_latency_s=self.transfer.latency_s,
             startup_s=self.startup_s,
             itl_spread=tuple(self.itl_spread),
+            prefill_spread=tuple(self.prefill_spread),
         )
 
     def fits(self, *, model: str, product: str | None) -> bool:

@@ -31,6 +31,7 @@ from swingpool_control.simulation.result import Gathering, Result
 from swingpool_control.simulation.router import Router
 from swingpool_control.simulation.runner import Hooks, Runner
 from swingpool_control.simulation.settings import Settings
+from swingpool_control.simulation.spread import Turns
 from swingpool_control.simulation.traffic import Arrival, Randomness
 from swingpool_control.simulation.trouble import Trouble
 from swingpool_control.sizing import models
@@ -82,7 +83,7 @@ class Simulation:
             spec,
             prices={pool.name: price_of(pool, settings) for pool in spec.pools},
             meter=self._meter,
-            itl_spread=_itl_spread(self._models.values()),
+            itl_spread=_spreads(self._models.values(), lambda model: model.itl_spread),
         )
         self._timeline = Timeline()
         self._went_on_s = 0.0
@@ -98,7 +99,12 @@ class Simulation:
             ended=self._request_ended,
         )
         fabric = Fabric(settings.fabric_links)
-        hooks = Hooks(gaps=self._gathering.gaps, transfer=self._transfer, fabric=fabric)
+        hooks = Hooks(
+            gaps=self._gathering.gaps,
+            transfer=self._transfer,
+            fabric=fabric,
+            spread=Turns(_spreads(self._models.values(), lambda model: model.prefill_spread)),
+        )
         self._pods = Pods(
             self._timeline,
             spec,
@@ -260,9 +266,9 @@ def _starting_in(models: dict[str, PerformanceModel], startup_s: float | None) -
     }
 
 
-def _itl_spread(known: Iterable[PerformanceModel]) -> tuple[float, ...]:
-    """Return how times between tokens spread, over all that is known of it."""
-    return tuple(factor for model in known if isinstance(model, LinearModel) for factor in model.itl_spread)
+def _spreads(known: Iterable[PerformanceModel], of: Callable[[LinearModel], tuple[float, ...]]) -> tuple[float, ...]:
+    """Return how times spread, over all that is known of it."""
+    return tuple(factor for model in known if isinstance(model, LinearModel) for factor in of(model))
 
 
 def _policy(spec: InferenceClusterSpec, known: dict[str, PerformanceModel], settings: Settings) -> Deciding:

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from swingpool_control.engine.batching import BatchingEngine
-from swingpool_control.engine.work import Progress, Request, Transfer
+from swingpool_control.engine.work import Iteration, Progress, Request, Transfer
 from swingpool_control.simulation.events import Event, Timeline
 from swingpool_control.simulation.fabric import Fabric, Outlet
 from swingpool_control.simulation.gaps import Gaps
+from swingpool_control.simulation.spread import Turns
 
 
 class Job(Event):
@@ -76,6 +77,8 @@ class Hooks:
     """A transfer begins; the answer is whether it fails."""
     fabric: Fabric
     """What transfers pass."""
+    spread: Turns
+    """How iterations with prompts spread around what the performance model says."""
 
 
 class _Renewal(Event):
@@ -130,6 +133,7 @@ class Runner(Event):
         self._gaps = hooks.gaps
         self._transfer_fails = hooks.transfer
         self._fabric = hooks.fabric
+        self._spread = hooks.spread
         self.outlet = Outlet()
         """Its link, when others pull from it."""
         self._recompute = recompute
@@ -250,16 +254,21 @@ class Runner(Event):
             self._start(transfer)
         self._busy = iteration is not None
         if iteration is not None:
-            self._began_s, self._duration_s = now_s, iteration.duration_s * self._pace
-            self._prefills = iteration.prefill_tokens > 0
-            end_s = now_s + self._duration_s
-            if self._coalesce:
-                self._ahead = engine.foresee()
-                if self._ahead:
-                    end_s = now_s + engine.following_s(1 + self._ahead) * self._pace
-            self._awaited = self._timeline.put(end_s, self)
+            self._begin(iteration, now_s)
         elif (expiry_s := engine.next_expiry_s) is not None:
             self._awaited = self._timeline.put(expiry_s, self)
+
+    def _begin(self, iteration: Iteration, now_s: float) -> None:
+        self._began_s, self._duration_s = now_s, iteration.duration_s * self._pace
+        self._prefills = iteration.prefill_tokens > 0
+        if self._prefills:  # nothing that has prompts is foreseen
+            self._duration_s *= self._spread.next()
+        end_s = now_s + self._duration_s
+        if self._coalesce:
+            self._ahead = self.engine.foresee()
+            if self._ahead:
+                end_s = now_s + self.engine.following_s(1 + self._ahead) * self._pace
+        self._awaited = self._timeline.put(end_s, self)
 
     def _kick(self) -> None:
         if not self._busy:

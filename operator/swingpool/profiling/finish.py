@@ -10,7 +10,7 @@ import numpy as np
 from swingpool.profiling import plot as page
 from swingpool.profiling.estimate import typical_spread
 from swingpool.profiling.plan import Kind
-from swingpool.profiling.result import Samples, link, measured_set
+from swingpool.profiling.result import Samples, link, measured_set, spread_of_prompts
 from swingpool.profiling.worker_facts import WorkerFacts
 from swingpool_control.engine import fitted
 from swingpool_control.engine.model import decode_step_s
@@ -70,7 +70,8 @@ def profile(
     )
     model = found.model()
     spread = [float(f"{factor:.4g}") for factor in typical_spread(spreads)]
-    found = found.model_copy(update={"itl_spread": spread})
+    prefill_spread = [float(f"{factor:.4g}") for factor in spread_of_prompts(samples)]
+    found = found.model_copy(update={"itl_spread": spread, "prefill_spread": prefill_spread})
     line = link(samples, lambda context: decode_step_s(model, sequences=1, context_tokens=context))
     if line is None:
         return found

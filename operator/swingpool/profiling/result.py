@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from swingpool.profiling.estimate import estimate
+from swingpool.profiling.estimate import estimate, spread
 from swingpool.profiling.plan import DECODE_ROOM, Kind, Point
 from swingpool.profiling.worker_facts import WorkerFacts
 from swingpool_control.engine.measured.point import MeasuredSet, Measurement
@@ -64,6 +64,12 @@ def link(samples: Samples, decode_step_s: Callable[[int], float]) -> Link | None
     # By relative error, and never below zero.
     (latency, token), _ = nnls(design / seconds[:, None], rest / seconds)
     return Link(latency_s=float(latency), token_s=float(token))
+
+
+def spread_of_prompts(samples: Samples) -> tuple[float, ...]:
+    """Return how times of computing a prompt spread around their medians, all lengths together; none of too few."""
+    taken = [(estimate(times).seconds, times) for point, times in samples.items() if point.kind is Kind.PREFILL]
+    return spread([one / median for median, times in taken for one in times if median > 0])
 
 
 def _measurement(point: Point, taken: tuple[float, ...]) -> Measurement:
