@@ -19,7 +19,7 @@ from swingpool.profiling.estimate import (
 from swingpool.profiling.journal import Journal, JournalError
 from swingpool.profiling.plan import SHARE_OF_KV, Bounds, Kind, Point, points, tokens_in_flight
 from swingpool.profiling.points import slowed_s, step_s, together
-from swingpool.profiling.result import link
+from swingpool.profiling.result import link, spread_of_prompts
 from swingpool.profiling.target import Target, of_pod
 from swingpool.profiling.wire import Timed, WorkerError
 
@@ -74,6 +74,18 @@ def test_a_spread_is_told_by_factors_that_are_equally_likely() -> None:
     assert spread([0.01] * 5) == (), "a handful tells nothing"
     assert typical_spread([factors, factors, [9.0] * FACTORS]) == factors
     assert typical_spread([]) == ()
+
+
+def test_how_prompts_spread_is_told_over_all_lengths() -> None:
+    factors = [0.8 + 0.02 * number for number in range(21)]
+    samples = {
+        Point(kind=Kind.PREFILL, prompt_tokens=tokens): tuple(1e-3 * tokens * factor for factor in factors)
+        for tokens in (50, 100, 400)
+    }
+    found = spread_of_prompts(samples | {Point(kind=Kind.TRANSFER, prompt_tokens=100): (9.0, 0.1) * 30})
+    assert len(found) == FACTORS
+    assert (found[0], found[-1]) == (pytest.approx(0.8, abs=0.03), pytest.approx(1.2, abs=0.03))
+    assert spread_of_prompts({}) == ()
 
 
 def test_a_step_is_the_time_in_which_all_generate_by_its_tokens() -> None:
