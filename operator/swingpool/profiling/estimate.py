@@ -13,8 +13,9 @@ MOST_REPEATS = 15
 TOLERANCE = 0.03
 """Half the 95 % interval, of the median: tight enough."""
 
-FACTORS = 20
-"""By which a spread is told: the first and the last are the 2.5th and the 97.5th percentile."""
+FACTORS = 50
+"""By which a spread is told: the first and the last are the 1st and the 99th percentile, and none stands for a 95th that
+lies between two of them."""
 
 FEWEST_OF_SPREAD = 2 * FACTORS
 
@@ -61,6 +62,7 @@ def spread(gaps_s: Sequence[float]) -> tuple[float, ...]:
     return tuple(ordered[rank] / median for rank in ranks)
 
 
-def typical_spread(spreads: Iterable[Sequence[float]]) -> tuple[float, ...]:
-    """Return the spread that several have together, factor by factor their median; none of none."""
-    return tuple(statistics.median(factors) for factors in zip(*spreads, strict=True))
+def pooled_spread(spreads: Iterable[Sequence[float]]) -> tuple[float, ...]:
+    """Return the spread of what is taken from any of several, each as likely as the others; none of none."""
+    factors = sorted(factor for one in spreads for factor in one)
+    return tuple(factors[int((index + 0.5) / FACTORS * len(factors))] for index in range(FACTORS)) if factors else ()

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from swingpool.profiling import plot as page
-from swingpool.profiling.estimate import typical_spread
+from swingpool.profiling.estimate import pooled_spread
 from swingpool.profiling.plan import Kind
 from swingpool.profiling.result import Samples, link, measured_set, spread_of_prompts
 from swingpool.profiling.worker_facts import WorkerFacts
@@ -69,7 +69,7 @@ def profile(
         rng=np.random.default_rng(described.seed),
     )
     model = found.model()
-    spread = [float(f"{factor:.4g}") for factor in typical_spread(spreads)]
+    spread = [float(f"{factor:.4g}") for factor in pooled_spread(spreads)]
     prefill_spread = [float(f"{factor:.4g}") for factor in spread_of_prompts(samples)]
     found = found.model_copy(update={"itl_spread": spread, "prefill_spread": prefill_spread})
     line = link(samples, lambda context: decode_step_s(model, sequences=1, context_tokens=context))
