@@ -78,7 +78,7 @@ def test_a_spread_is_told_by_factors_that_are_equally_likely() -> None:
 
 
 def test_how_prompts_spread_is_told_over_all_lengths() -> None:
-    factors = [0.8 + 0.02 * number for number in range(21)]
+    factors = [0.8 + 0.01 * number for number in range(41)]
     samples = {
         Point(kind=Kind.PREFILL, prompt_tokens=tokens): tuple(1e-3 * tokens * factor for factor in factors)
         for tokens in (50, 100, 400)
