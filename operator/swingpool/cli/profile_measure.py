@@ -192,7 +192,7 @@ def command(
                 name=name,
                 seed=seed,
             ),
-            spreads=kept.spreads.values(),
+            gaps_s=kept.gaps_s.values(),
         )
         if output == STANDARD_OUTPUT:
             click.echo(profile.model_dump_json(exclude_none=True))

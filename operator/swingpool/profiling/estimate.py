@@ -14,8 +14,7 @@ TOLERANCE = 0.03
 """Half the 95 % interval, of the median: tight enough."""
 
 FACTORS = 50
-"""By which a spread is told: the first and the last are the 1st and the 99th percentile, and none stands for a 95th that
-lies between two of them."""
+"""By which a spread is told: the first and the last are the 1st and the 99th percentile, and one is the 95th."""
 
 FEWEST_OF_SPREAD = 2 * FACTORS
 
@@ -51,18 +50,23 @@ def enough(samples: Sequence[float], *, tolerance: float = TOLERANCE, least: int
     return len(samples) >= MOST_REPEATS or estimate(samples).half_interval <= tolerance
 
 
+def likely(values: Sequence[float]) -> tuple[float, ...]:
+    """Return so many of the values, in their order, that each is as likely as the others; all of them of fewer."""
+    ordered, count = sorted(values), min(FACTORS, len(values))
+    return tuple(ordered[int((index + 0.5) / count * len(ordered))] for index in range(count))
+
+
 def spread(gaps_s: Sequence[float]) -> tuple[float, ...]:
     """Return how values spread around their median: as factors, each as likely as the others; none of too few."""
     if len(gaps_s) < FEWEST_OF_SPREAD:
         return ()
-    ordered, median = sorted(gaps_s), statistics.median(gaps_s)
-    if median <= 0:
-        return ()
-    ranks = [int((index + 0.5) / FACTORS * len(ordered)) for index in range(FACTORS)]
-    return tuple(ordered[rank] / median for rank in ranks)
+    median = statistics.median(gaps_s)
+    return tuple(value / median for value in likely(gaps_s)) if median > 0 else ()
 
 
-def pooled_spread(spreads: Iterable[Sequence[float]]) -> tuple[float, ...]:
-    """Return the spread of what is taken from any of several, each as likely as the others; none of none."""
-    factors = sorted(factor for one in spreads for factor in one)
-    return tuple(factors[int((index + 0.5) / FACTORS * len(factors))] for index in range(FACTORS)) if factors else ()
+def pooled_spread(several: Iterable[Sequence[float]]) -> tuple[float, ...]:
+    """Return how what is taken from any of several spreads around the median of that one; none of none.
+
+    Not the middle of their spreads: that would cut the tails.
+    """
+    return likely([factor for gaps_s in several for factor in spread(gaps_s)])

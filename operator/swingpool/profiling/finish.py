@@ -38,9 +38,9 @@ class Described:
 
 
 def profile(
-    samples: Samples, facts: WorkerFacts, described: Described, *, spreads: Iterable[Sequence[float]] = ()
+    samples: Samples, facts: WorkerFacts, described: Described, *, gaps_s: Iterable[Sequence[float]] = ()
 ) -> Profile:
-    """Return the profile of a measured worker; `spreads` are those of its times between tokens, point by point.
+    """Return the profile of a measured worker; `gaps_s` are its times between tokens, point by point.
 
     Raises:
         MeasurementError: there are too few points.
@@ -69,7 +69,7 @@ def profile(
         rng=np.random.default_rng(described.seed),
     )
     model = found.model()
-    spread = [float(f"{factor:.4g}") for factor in pooled_spread(spreads)]
+    spread = [float(f"{factor:.4g}") for factor in pooled_spread(gaps_s)]
     prefill_spread = [float(f"{factor:.4g}") for factor in spread_of_prompts(samples)]
     found = found.model_copy(update={"itl_spread": spread, "prefill_spread": prefill_spread})
     line = link(samples, lambda context: decode_step_s(model, sequences=1, context_tokens=context))

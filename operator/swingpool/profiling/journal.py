@@ -29,8 +29,8 @@ class Journal:
     def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
         self._path = path
         self.samples: dict[Point, tuple[float, ...]] = {}
-        self.spreads: dict[Point, tuple[float, ...]] = {}
-        """How times between tokens spread, where they were measured."""
+        self.gaps_s: dict[Point, tuple[float, ...]] = {}
+        """Times between tokens, where they were measured: of every visit as many as tell how they spread."""
         head = {"format": FORMAT, "about": dict(about)}
         if path.exists() and path.stat().st_size:
             self._read(head)
@@ -40,13 +40,16 @@ class Journal:
     def __contains__(self, point: Point) -> bool:
         return point in self.samples
 
-    def add(self, point: Point, samples: tuple[float, ...], *, spread: tuple[float, ...] = ()) -> None:
-        """Keep all samples of a point, instead of those that there were; they are on the disk when this returns."""
+    def add(self, point: Point, samples: tuple[float, ...], *, gaps_s: tuple[float, ...] = ()) -> None:
+        """Keep all samples of a point, instead of those that there were, and more times between tokens.
+
+        They are on the disk when this returns.
+        """
         self.samples[point] = samples
         line: dict[str, Any] = {"point": asdict(point), "seconds": [round(sample, 7) for sample in samples]}
-        if spread:
-            self.spreads[point] = spread
-            line["spread"] = [round(factor, 4) for factor in spread]
+        if gaps_s:
+            self.gaps_s[point] = self.gaps_s.get(point, ()) + gaps_s
+            line["gaps_s"] = [round(gap_s, 7) for gap_s in gaps_s]
         self._append(line)
 
     def _append(self, line: Mapping[str, Any]) -> None:
@@ -58,7 +61,10 @@ class Journal:
             first, *rest = [json.loads(line) for line in self._path.read_text(encoding="utf-8").splitlines()]
             found = [(Point(**line["point"] | {"kind": Kind(line["point"]["kind"])}), line) for line in rest]
             points = {point: tuple(line["seconds"]) for point, line in found}
-            spreads = {point: tuple(line["spread"]) for point, line in found if "spread" in line}
+            gaps_s: dict[Point, tuple[float, ...]] = {}
+            for point, line in found:
+                if "gaps_s" in line:
+                    gaps_s[point] = gaps_s.get(point, ()) + tuple(line["gaps_s"])
         except (ValueError, KeyError, TypeError) as error:
             raise JournalError(f"{self._path} is no journal of a profiling run: {error}; remove it") from error
         if first != head:
@@ -66,4 +72,4 @@ class Journal:
                 f"{self._path} holds samples of another worker, version or setting: remove it, or name another with "
                 f"--journal. It was: {json.dumps(first.get('about'))}"
             )
-        self.samples, self.spreads = points, spreads
+        self.samples, self.gaps_s = points, gaps_s

@@ -76,7 +76,7 @@ async def _visit(point: Point, sampler: Sampler, journal: Journal) -> tuple[floa
         await sampler.sample(point)  # the first of a kind is slower: buffers and compiled code are made
         sampler.gaps_s.pop(point, None)
     samples = (*before, *[await sampler.sample(point) for _ in range(PER_VISIT)])
-    journal.add(point, samples, spread=estimate.spread(sampler.gaps_s.get(point, ())))
+    journal.add(point, samples, gaps_s=estimate.likely(sampler.gaps_s.pop(point, ())))
     return samples
 
 

@@ -13,6 +13,7 @@ from swingpool.profiling.estimate import (
     MOST_REPEATS,
     enough,
     estimate,
+    likely,
     pooled_spread,
     spread,
 )
@@ -72,9 +73,19 @@ def test_a_spread_is_told_by_factors_that_are_equally_likely() -> None:
     assert factors[0] == pytest.approx(0.51, abs=0.01)
     assert factors[-1] == pytest.approx(1.49, abs=0.01)
     assert spread([0.01] * 5) == (), "a handful tells nothing"
-    assert pooled_spread([factors, factors]) == factors
-    assert pooled_spread([[1.0] * FACTORS] * 9 + [[2.0] * FACTORS]) == (1.0,) * 45 + (2.0,) * 5, "tails are kept"
-    assert pooled_spread([]) == ()
+    assert pooled_spread([even, [10 * gap_s for gap_s in even]]) == pytest.approx(factors, abs=0.01)
+    jumpy = [0.01] * 180 + [0.02] * 20
+    assert pooled_spread([[0.01] * 200] * 4 + [jumpy] * 6) == (1.0,) * 47 + (2.0,) * 3, "tails are kept"
+    assert pooled_spread([[0.01] * 5]) == ()
+
+
+@given(st.lists(st.floats(0.001, 1.0), min_size=1, max_size=300))
+def test_likely_values_are_some_of_them_in_their_order(values: list[float]) -> None:
+    found = likely(values)
+    assert len(found) == min(FACTORS, len(values))
+    assert set(found) <= set(values)
+    assert list(found) == sorted(found)
+    assert likely(found) == found
 
 
 def test_how_prompts_spread_is_told_over_all_lengths() -> None:
@@ -122,8 +133,9 @@ def test_a_journal_goes_on_where_it_was(tmp_path: Path) -> None:
     Journal(path, {"version": "1"}).add(point, (0.1, 0.2))
     assert Journal(path, {"version": "1"}).samples == {point: (0.1, 0.2)}
     again, other = Journal(path, {"version": "1"}), Point(kind=Kind.DECODE, sequences=1, context_tokens=64)
-    again.add(other, (0.1,), spread=(0.9, 1.1))
-    assert Journal(path, {"version": "1"}).spreads == {other: (0.9, 1.1)}
+    again.add(other, (0.1,), gaps_s=(0.9, 1.1))
+    again.add(other, (0.1, 0.2), gaps_s=(1.2,))
+    assert again.gaps_s == Journal(path, {"version": "1"}).gaps_s == {other: (0.9, 1.1, 1.2)}
     with pytest.raises(JournalError, match="another worker"):
         Journal(path, {"version": "2"})
     path.write_text("no journal\n")
