@@ -66,10 +66,7 @@ async def _timed(session: aiohttp.ClientSession, url: str, asked: Asked) -> tupl
 
 async def stopped(stand: Stand, *, prefill: str, decode: str, hung: str) -> list[Finding]:
     """Stop a decode worker's processes, as a frozen node would, with requests on their way to it."""
-    requests = [
-        Asked(number=one.number, prompt=one.prompt, output_tokens=one.output_tokens, stream=True, chat=one.chat)
-        for one in drawn(12, seed=32)
-    ]
+    requests = drawn(12, seed=32)
     async with client() as session:
         expected = await at_once(session, stand.servers[prefill].url, requests, in_flight=6)
         only(stand, {prefill: ROLE_PREFILL, decode: ROLE_DECODE, hung: ROLE_DECODE})
@@ -94,6 +91,7 @@ async def stopped(stand: Stand, *, prefill: str, decode: str, hung: str) -> list
             figures={
                 "detected_s": detected_s,
                 "requests": len(requests),
+                "streams": sum(one.stream for one in requests),
                 "not_served_while_it_hung": late,
                 "slowest_s": max((one.seconds for one in served), default=0.0),
             },
