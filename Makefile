@@ -25,6 +25,7 @@ demo: $(STAMP) ## Bring up a real cluster, install, serve load, flip workers; re
 	@$(BIN)/python -m e2e.demo
 
 test: $(STAMP) ## Run unit tests, and integration tests against a real API server.
+	@$(BIN)/python -m tools.compiled picker > /dev/null || echo "==> the router is tested in plain Python"
 	@$(BIN)/python -m pytest
 
 e2e: $(STAMP) ## Run the whole system on real nodes, with failures, under load.

@@ -9,3 +9,4 @@ compile() { # output, then what it holds
 }
 compile requirements/runtime.lock --extra envoy
 compile requirements/dev.lock --extra envoy --group dev
+compile requirements/compile.lock --extra envoy --extra compiled --constraint requirements/dev.lock

@@ -19,6 +19,7 @@ from benchmarks.wire import peer
 from swingpool_control.placement.limits import DeflectionLimits
 from swingpool_control.resources.envoy import EnvoySettings, bootstrap
 from tests.support.processes import free_port, swingpool
+from tools import compiled
 
 STARTS_WITHIN_S = 60.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -42,6 +43,8 @@ class Router:
     port: int
     processes: dict[str, int]
     """Process ids by part."""
+    compiled: bool = False
+    """Whether it is ours, and says that what requests go through is compiled."""
 
     def cpu_s(self) -> dict[str, float]:
         """Return the processor time that each part has taken."""
@@ -87,6 +90,7 @@ def ours(prefill: list[int], decode: list[int]) -> Iterator[Router]:
                 *("--eds-file", str(eds), "--grpc-socket", str(folder / "picker"), "--http-port", str(http)),
                 *("--http-host", "127.0.0.1", "--envoy-admin", f"127.0.0.1:{admin}", "--log-level", "warning"),
             ],
+            compiled.environment(),
         )
         settings = EnvoySettings(
             listen_address="127.0.0.1",
@@ -102,7 +106,8 @@ def ours(prefill: list[int], decode: list[int]) -> Iterator[Router]:
         _until(lambda: _answers(f"http://127.0.0.1:{http}/readyz"), "our picker")
         _split_everything(http)
         _until(lambda: _serves(router), "our router")
-        yield Router(name="ours", port=router, processes={"envoy": envoy.pid, "picker": picker.pid})
+        processes = {"envoy": envoy.pid, "picker": picker.pid}
+        yield Router(name="ours", port=router, processes=processes, compiled=_is_compiled(http))
 
 
 def _split_everything(port: int) -> None:
@@ -111,6 +116,12 @@ def _split_everything(port: int) -> None:
     url = f"http://127.0.0.1:{port}/limits"
     request = urllib.request.Request(url, data=json.dumps(asdict(limits)).encode(), method="PUT")
     urllib.request.urlopen(request, timeout=10).close()  # noqa: S310 - loopback
+
+
+def _is_compiled(port: int) -> bool:
+    """Return what our picker says of itself."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as response:
+        return b"\nswingpool_router_compiled 1.0\n" in response.read()
 
 
 @contextmanager
@@ -123,8 +134,8 @@ def theirs(prefill: list[int], decode: list[int]) -> Iterator[Router]:
         yield Router(name="vllm-router", port=port, processes={"vllm-router": process.pid})
 
 
-def _spawn(stack: ExitStack, command: list[str]) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def _spawn(stack: ExitStack, command: list[str], environment: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
     stack.callback(process.wait)
     stack.callback(process.kill)
     return process

@@ -15,6 +15,8 @@ from e2e.cluster.imagestore import ImageStore
 from e2e.cluster.interface import ClusterError, Progress
 from e2e.cluster.local import packages
 from e2e.cluster.paths import ROOT, cache
+from swingpool.compiled.core import PICKER
+from tools import compiled
 
 _SUITE = "bookworm"
 _PYTHON = "3.11"
@@ -40,6 +42,7 @@ def build(image: str, progress: Progress) -> None:
     begin = time.monotonic()
     base = _base(progress)
     wheels = _wheels(progress)
+    picker = _compiled(progress)
     progress(f"building {image} with buildah")
     command = [
         *_buildah("build"),
@@ -48,6 +51,7 @@ def build(image: str, progress: Progress) -> None:
         "--build-arg=PIP_NO_INDEX=1",
         "--build-arg=PIP_FIND_LINKS=/wheels",
         f"--volume={wheels}:/wheels:ro",
+        f"--volume={picker}:/compiled:ro",
         f"--tag={image}",
         str(ROOT),
     ]
@@ -113,6 +117,23 @@ def _wheels(progress: Progress) -> Path:
     _run([*download, *target, "--require-hashes", "--requirement", str(requirements)])
     _run([*download, *target, builder])
     partial.rename(folder)
+    return folder
+
+
+def _compiled(progress: Progress) -> Path:
+    """Return a folder with the compiled picker, or with nothing if it cannot be compiled for the image's Python."""
+    folder = cache() / "for-image"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    if f"{sys.version_info.major}.{sys.version_info.minor}" != _PYTHON:
+        progress(f"the image's picker is not compiled: that takes Python {_PYTHON}")
+        return folder
+    try:
+        made = compiled.build(PICKER)
+    except compiled.NotCompiledError as error:
+        progress(f"the image's picker is not compiled: {error}")
+    else:
+        shutil.copytree(made, folder / made.name)
     return folder
 
 

@@ -22,6 +22,7 @@ _INPUTS = (
     "LICENSE",
     "README.md",
     "pyproject.toml",
+    "requirements/compile.lock",
     "requirements/runtime.lock",
     "operator",
     "controllers",

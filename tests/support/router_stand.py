@@ -20,6 +20,7 @@ from swingpool_control.resources.envoy_access import certificate
 from swingpool_control.resources.envoy_settings import TenantLimit, TraceExport
 from tests.support.processes import free_port, simulated_worker, swingpool
 from tests.support.waiting import until_async
+from tools import compiled
 
 MODEL = "simulated"
 QUEUE_TIMEOUT_S = 2.0
@@ -130,7 +131,7 @@ class Stand:
             process.wait()
 
     def start_picker(self) -> None:
-        """Start the picker, again if it was killed."""
+        """Start the picker, again if it was killed; compiled, if that was done."""
         self.picker = self._spawn(
             "picker",
             [
@@ -145,6 +146,7 @@ class Stand:
                 *self._trace_arguments(),
                 *self._gateway_arguments(),
             ],
+            compiled.environment(),
         )
 
     def restart_envoy(self) -> None:

@@ -10,7 +10,7 @@ import click
 from swingpool.compiled import core
 
 COMMANDS = {
-    "compile": "Compile the hot part of the core, for faster simulations and plans.",
+    "compile": "Compile the hot parts, for faster simulations, plans and pickers.",
     "explain": "Say why a cluster is as it is, and make recorded decisions again.",
     "crd": "Print the CustomResourceDefinition.",
     "manager": "Run the manager.",
@@ -24,8 +24,8 @@ COMMANDS = {
 """Command to its one-line help. Each is the click command `command` of the module `swingpool.cli.<command>`."""
 
 
-SIMULATING = frozenset({"simulate", "plan"})
-"""Commands that take the compiled core, if there is one."""
+COMPILED = {"simulate": core.SIMULATION, "plan": core.SIMULATION, "picker": core.PICKER}
+"""Command to the part that it takes compiled, if it was compiled."""
 
 
 class LazyGroup(click.Group):
@@ -41,8 +41,8 @@ class LazyGroup(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        if cmd_name in SIMULATING:
-            core.use()
+        if cmd_name in COMPILED:
+            core.use(COMPILED[cmd_name])
         command: click.Command = importlib.import_module(f"swingpool.cli.{cmd_name}").command
         return command
 

@@ -1,8 +1,8 @@
-"""Compiles the hot part of the core with mypyc, from the sources that run everywhere.
+"""Compiles the hot parts of the core and of the picker with mypyc, from the sources that run everywhere.
 
-The result is a folder that holds a copy of the whole core with the compiled modules beside their sources. Its name is a
-digest of what it was made from, so it is never older than the sources; `swingpool simulate` and `plan` take it where it
-lies, and plain Python where it does not.
+What comes of a part is a folder that holds copies of the packages with the compiled modules beside their sources. Its
+name is a digest of what it was made from, so it is never older than the sources; `swingpool simulate`, `plan` and
+`picker` take theirs where it lies, and plain Python where it does not.
 """
 
 import hashlib
@@ -13,50 +13,99 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
+
+import swingpool
 
 CORE = "SWINGPOOL_CORE"
 """Variable that keeps to plain Python with the value `python`."""
 CACHE = "SWINGPOOL_CACHE"
 PACKAGE = "swingpool_control"
-HOT = (
-    "engine/batching.py",
-    "engine/blocks.py",
-    "engine/cache.py",
-    "engine/curve.py",
-    "engine/decoding.py",
-    "engine/iterating.py",
-    "engine/leases.py",
-    "engine/linear.py",
-    "engine/link.py",
-    "engine/model.py",
-    "engine/queues.py",
-    "engine/sequence.py",
-    "engine/work.py",
-    "placement/*.py",
-    "simulation/*.py",
-    "sizing/recent.py",
-)
-"""What requests, iterations and events go through."""
+SHELL = Path(swingpool.__file__).parent
+"""Where the picker lies, and what it is checked against."""
 
-COLD = (
-    "__init__.py",
-    "at_once.py",
-    "candidates.py",
-    "control.py",
-    "estimate.py",
-    "limits.py",
-    "objectives.py",
-    "of_spec.py",
-    "openai.py",
-    "overload.py",
-    "place.py",
-    "placer.py",
-    "settings.py",
-    "tariff.py",
-    "trouble.py",
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What is compiled together, and taken together."""
+
+    name: str
+    hot: tuple[str, ...]
+    """Modules of the core, by file, each once."""
+    cold: tuple[str, ...]
+    """Names of files among them that need not be compiled."""
+    picker: tuple[str, ...] = ()
+    """Modules of the picker, by name; no other package of the shell is compiled."""
+
+
+SIMULATION = Part(
+    name="simulation",
+    hot=(
+        "engine/batching.py",
+        "engine/blocks.py",
+        "engine/cache.py",
+        "engine/curve.py",
+        "engine/decoding.py",
+        "engine/iterating.py",
+        "engine/leases.py",
+        "engine/linear.py",
+        "engine/link.py",
+        "engine/model.py",
+        "engine/queues.py",
+        "engine/sequence.py",
+        "engine/work.py",
+        "placement/*.py",
+        "simulation/*.py",
+        "sizing/recent.py",
+    ),
+    cold=(
+        "__init__.py",
+        "at_once.py",
+        "candidates.py",
+        "control.py",
+        "estimate.py",
+        "limits.py",
+        "objectives.py",
+        "of_spec.py",
+        "openai.py",
+        "overload.py",
+        "place.py",
+        "placer.py",
+        "settings.py",
+        "tariff.py",
+        "trouble.py",
+    ),
 )
-"""What need not be compiled, by file name."""
+"""What simulated requests, iterations and events go through."""
+
+PICKER = Part(
+    name="picker",
+    hot=("engine/curve.py", "engine/linear.py", "engine/model.py", "placement/*.py", "sizing/recent.py"),
+    cold=("__init__.py", "candidates.py", "limits.py", "objectives.py", "of_spec.py", "place.py", "settings.py"),
+    picker=(
+        "accesslog",
+        "answers",
+        "desk",
+        "extproc",
+        "fleet",
+        "flow",
+        "gateway",
+        "header_blocks",
+        "http2",
+        "journal",
+        "leg",
+        "requests",
+        "rpc",
+        "series",
+        "traffic",
+        "wire",
+        "worker",
+    ),
+)
+"""What each request goes through in the picker."""
+
+PARTS = {part.name: part for part in (SIMULATION, PICKER)}
 
 CONFIGURATION = """\
 [mypy]
@@ -77,7 +126,7 @@ setup(name="swingpool-compiled", ext_modules=extensions, script_args=["-q", "bui
 
 
 class NotCompiledError(RuntimeError):
-    """The core cannot be compiled here; the message says why. It runs all the same, only slower."""
+    """A part cannot be compiled here; the message says why. It runs all the same, only slower."""
 
 
 def sources() -> Path:
@@ -89,49 +138,56 @@ def sources() -> Path:
 
 
 def cache() -> Path:
-    """Return where compiled cores lie, unless something else is said."""
+    """Return where compiled parts lie, unless something else is said."""
     given = os.environ.get(CACHE)
-    return (Path(given) if given else Path.home() / ".cache" / "swingpool") / "compiled"
+    # Where there is no home directory, as in some containers, nothing is found.
+    return Path(given or os.path.expanduser("~/.cache/swingpool")) / "compiled"
 
 
-def modules(of: Path) -> list[str]:
-    """Return what is compiled of the core's sources, relative to the folder above the package."""
-    found = sorted({path for pattern in HOT for path in of.glob(pattern) if path.name not in COLD})
-    return [str(path.relative_to(of.parent)) for path in found]
+def modules(of: Path, part: Part = SIMULATION) -> list[str]:
+    """Return what is compiled of a part, relative to the folder above the packages."""
+    found = sorted({path for pattern in part.hot for path in of.glob(pattern) if path.name not in part.cold})
+    core = [str(path.relative_to(of.parent)) for path in found]
+    return [*core, *(f"{SHELL.name}/picker/{name}.py" for name in part.picker)]
 
 
-def folder(of: Path, built: Path) -> Path:
-    """Return where the compiled core lies, or would lie, that belongs to sources as they are."""
+def folder(of: Path, built: Path, part: Part = SIMULATION) -> Path:
+    """Return where a compiled part lies, or would lie, that belongs to sources as they are."""
     digest = hashlib.sha256()
-    digest.update(f"{sys.version} {sysconfig.get_platform()} {HOT} {COLD} {CONFIGURATION} {BUILD}".encode())
-    for path in sorted(of.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".so":
-            digest.update(f"{path.relative_to(of)}\0".encode() + path.read_bytes() + b"\0")
+    # The suffix names the Python and the platform that compiled modules are for.
+    digest.update(f"{sysconfig.get_config_var('EXT_SUFFIX')} {part} {CONFIGURATION} {BUILD}".encode())
+    for package in (of, SHELL / "picker") if part.picker else (of,):
+        for path in sorted(package.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".so":
+                digest.update(f"{path.relative_to(package)}\0".encode() + path.read_bytes() + b"\0")
     return built / digest.hexdigest()[:20]
 
 
-def build(of: Path, built: Path) -> Path:
-    """Compile a core unless that has been done, and return the folder; takes a minute or two.
+def build(of: Path, built: Path, part: Part = SIMULATION) -> Path:
+    """Compile a part unless that has been done, and return the folder; takes a minute or two.
 
     Raises:
         NotCompiledError: mypy or setuptools is missing, there is no compiler, or it fails.
     """
-    target = folder(of, built)
+    target = folder(of, built, part)
     if target.is_dir():
         return target
     _check_tools()
     built.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=built, prefix=".") as scratch:
         made = Path(scratch) / "made"
-        shutil.copytree(of, made / of.name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+        for package in (of, SHELL) if part.picker else (of,):
+            shutil.copytree(package, made / package.name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
         configuration = Path(scratch) / "mypy.ini"
         configuration.write_text(CONFIGURATION, encoding="utf-8")
-        command = [sys.executable, "-c", BUILD, str(configuration), *modules(of)]
+        command = [sys.executable, "-c", BUILD, str(configuration), *modules(of, part)]
         ended = subprocess.run(command, cwd=made, capture_output=True, text=True, check=False)
         if ended.returncode:
             raise NotCompiledError(f"mypyc or the C compiler failed:\n{(ended.stdout + ended.stderr)[-4000:]}")
         for left in ("build", ".mypy_cache"):
             shutil.rmtree(made / left, ignore_errors=True)
+        if part.picker:
+            _leave_the_picker(made / SHELL.name)
         try:
             made.rename(target)
         except OSError:  # someone else was faster
@@ -140,22 +196,48 @@ def build(of: Path, built: Path) -> Path:
     return target
 
 
-def use() -> Path | None:
-    """Let this process import the compiled core, if there is one of these very sources; return where it lies.
+def use(part: Part) -> Path | None:
+    """Let this process import a compiled part, if there is one of these very sources; return where it lies.
 
     It must be called before the core is imported for the first time.
     """
     if os.environ.get(CORE) == "python" or PACKAGE in sys.modules:
         return None
     try:
-        found = folder(sources(), cache())
+        found = folder(sources(), cache(), part)
     except (NotCompiledError, OSError):
         return None
     if not found.is_dir():
         return None
     sys.path.insert(0, str(found))
+    if part.picker:
+        swingpool.__path__.insert(0, str(found / SHELL.name))
     importlib.invalidate_caches()
     return found
+
+
+def interpreted(part: Part) -> list[str]:
+    """Return the modules of a part that this process has imported and runs in plain Python."""
+    named = (name.removesuffix(".py").replace("/", ".") for name in modules(sources(), part))
+    return [name for name in named if name in sys.modules and str(sys.modules[name].__file__).endswith(".py")]
+
+
+def why_interpreted(part: Part) -> str:
+    """Return why a part that is not compiled is not."""
+    if os.environ.get(CORE) == "python":
+        return f"{CORE}=python asks for it"
+    return (
+        f"nothing that was compiled from these sources lies in {cache()}: `swingpool compile {part.name}` puts it there"
+    )
+
+
+def _leave_the_picker(package: Path) -> None:
+    """Take away the rest of the shell, which was needed for its types: it is imported from where it is installed."""
+    for path in package.iterdir():
+        if path.is_dir() and path.name != "picker":
+            shutil.rmtree(path)
+        elif path.is_file():
+            path.unlink()
 
 
 def _check_tools() -> None:

@@ -1,5 +1,7 @@
 """Header blocks of HTTP/2, read once: a proxy sends the same block for each of its calls."""
 
+from typing import Any
+
 import hpack
 
 Headers = list[tuple[bytes, bytes]]
@@ -40,7 +42,8 @@ class HeaderBlocks:
         return headers
 
     def _newest(self) -> object:
-        entries = self._decoder.header_table.dynamic_entries
+        # Untyped: compiled code makes a new object of a typed pair each time that it looks.
+        entries: Any = self._decoder.header_table.dynamic_entries
         return entries[0] if entries else None
 
     def _shape(self) -> tuple[int, int]:

@@ -44,6 +44,7 @@ class RouterMetrics:
         )
         self.errors = self._counter("errors", "Requests that ended badly, by reason.", "reason")
         self.workers = self._gauge("workers", "Workers, by role and whether they get requests.", "role", "rotation")
+        self.compiled = self._gauge("compiled", "1 if what requests go through is compiled, 0 if it is plain Python.")
         self.growth = GrowthCollector()
         self.registry.register(self.growth)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
+from swingpool.compiled import core
 from swingpool.kube import Kube
 from swingpool.picker import accesslog, eds, extproc, gateway, http, profiles, rpc
 from swingpool.picker.certificate import Certificate
@@ -212,6 +213,7 @@ class Picker:
             await server.start(self._options.grpc_host, self._options.grpc_port)
         asked = await self._serve_gateways(flow, log_service)
         _spare_the_collector()
+        _tell_whether_compiled(self._metrics)
         self._serving = True
         log.info("serving", extra={"cluster": self._options.cluster})
         await stop.wait()
@@ -276,3 +278,11 @@ def _spare_the_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+
+
+def _tell_whether_compiled(metrics: RouterMetrics) -> None:
+    interpreted = core.interpreted(core.PICKER)
+    metrics.compiled.set(0 if interpreted else 1)
+    if interpreted:
+        why = core.why_interpreted(core.PICKER)
+        log.warning("requests go through plain Python, which takes about twice the processor time: %s", why)

@@ -1,5 +1,6 @@
-"""Compiling the core is optional, and never leaves behind what is older than its sources."""
+"""Compiling is optional, and never leaves behind what is older than its sources."""
 
+import importlib
 import os
 import shutil
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from swingpool.cli.main import main
+from swingpool.cli.main import COMPILED, main
 from swingpool.compiled import core
 from tools import compiled
 
@@ -34,6 +35,22 @@ def test_what_requests_go_through_is_compiled() -> None:
     for name in ("engine/batching", "placement/dispatcher", "simulation/runner"):
         assert f"swingpool_control/{name}.py" in found
     assert all((compiled.SOURCES.parent / name).is_file() for name in found)
+    in_picker = core.modules(compiled.SOURCES, core.PICKER)
+    for name in ("swingpool_control/placement/dispatcher", "swingpool/picker/flow", "swingpool/picker/http2"):
+        assert f"{name}.py" in in_picker
+    roots = {core.PACKAGE: compiled.SOURCES.parent, core.SHELL.name: core.SHELL.parent}
+    assert all((roots[name.partition("/")[0]] / name).is_file() for name in in_picker)
+
+
+def test_parts_lie_apart(sources: Path, built: Path) -> None:
+    assert core.folder(sources, built, core.PICKER) != core.folder(sources, built)
+
+
+def test_what_is_loaded_and_not_compiled_is_named() -> None:
+    for module in ("swingpool.picker.flow", "swingpool_control.placement.dispatcher"):
+        importlib.import_module(module)
+        assert module in core.interpreted(core.PICKER)
+    assert "swingpool_control.names" not in core.interpreted(core.PICKER)
 
 
 def test_any_change_of_the_sources_needs_another_folder(sources: Path, built: Path) -> None:
@@ -53,10 +70,11 @@ def test_without_a_compiler_it_says_so(sources: Path, built: Path, monkeypatch: 
     assert not built.exists()
 
 
-def test_the_command_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("part", [[], ["picker"]])
+def test_the_command_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: list[str]) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
     monkeypatch.setenv(core.CACHE, str(tmp_path))
-    result = CliRunner().invoke(main, ["compile"])
+    result = CliRunner().invoke(main, ["compile", *part])
     assert result.exit_code == 1
     assert "there is no C compiler: no-such-compiler" in result.output
 
@@ -69,13 +87,20 @@ def test_what_was_compiled_is_not_compiled_again(sources: Path, built: Path, mon
 
 @pytest.mark.parametrize(
     ("command", "environment", "is_used"),
-    [("simulate", {}, True), ("plan", {}, True), ("crd", {}, False), ("simulate", {core.CORE: "python"}, False)],
+    [
+        ("simulate", {}, True),
+        ("plan", {}, True),
+        ("picker", {}, True),
+        ("crd", {}, False),
+        ("simulate", {core.CORE: "python"}, False),
+        ("picker", {core.CORE: "python"}, False),
+    ],
 )
-def test_simulations_take_what_was_compiled_from_these_sources(
+def test_commands_take_what_was_compiled_from_these_sources(
     tmp_path: Path, built: Path, command: str, environment: dict[str, str], is_used: bool
 ) -> None:
     """What lies in the folder is a mere copy here: only whether it is imported counts."""
-    target = core.folder(compiled.SOURCES, built)
+    target = core.folder(compiled.SOURCES, built, COMPILED.get(command, core.SIMULATION))
     shutil.copytree(compiled.SOURCES, target / core.PACKAGE, ignore=shutil.ignore_patterns("__pycache__"))
     load = f"from swingpool.cli.main import main; main.get_command(None, {command!r}); {WHERE}"
     ended = subprocess.run(
