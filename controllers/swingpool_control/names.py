@@ -25,6 +25,9 @@ LABEL_ROLE = f"{GROUP}/role"
 LABEL_GENERATION = f"{GROUP}/kv-generation"
 """Which workers can exchange KV cache: a hash of everything that their handshake compares."""
 
+LABEL_TLS = f"{GROUP}/tls"
+"""On a worker pod: that it speaks TLS. Its value says nothing."""
+
 ROLE_PREFILL: Final = "prefill"
 ROLE_DECODE: Final = "decode"
 ROLE_DRAINING: Final = "draining"

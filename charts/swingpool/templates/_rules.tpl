@@ -31,6 +31,10 @@ tests compare this list with what the manager asks for.
 - apiGroups: [inference.networking.k8s.io]
   resources: [inferencepools]
   verbs: [get, create, patch, delete]
+# The picker's right to read priorities, where somebody asks for the above.
+- apiGroups: [inference.networking.x-k8s.io]
+  resources: [inferenceobjectives]
+  verbs: [get, list, watch]
 # Workers: their roles are labels of their pods.
 - apiGroups: [""]
   resources: [pods]

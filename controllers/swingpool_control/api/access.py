@@ -1,12 +1,51 @@
 """Who may use the built-in router, how much of it, and over what."""
 
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
 
 from swingpool_control.api.base import ApiModel
-from swingpool_control.api.quantities import DECIMAL_PATTERN, DecimalText, ObjectName
-from swingpool_control.api.rules import Rule, matches
+from swingpool_control.api.quantities import DECIMAL_PATTERN, DecimalText, ObjectName, PositiveDuration
+from swingpool_control.api.rules import LIST_SET, Rule, matches
+
+_HOST = r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?"
+_PORT = r":([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+AUTHORIZER_PATTERN = rf"^(grpc://{_HOST}{_PORT}|http://{_HOST}({_PORT})?(/[-A-Za-z0-9._~/]*)?)$"
+HEADER_PATTERN = r"^[a-z0-9][-a-z0-9_]*$"
+
+AuthorizerEndpoint = Annotated[
+    str,
+    Field(max_length=253, pattern=AUTHORIZER_PATTERN),
+    matches(
+        AUTHORIZER_PATTERN,
+        message="must be grpc://HOST:PORT, http://HOST:PORT or http://HOST:PORT/PATH, such as "
+        "grpc://authorizer.security:9191",
+    ),
+]
+"""Where an authorizer is asked."""
+
+_ENGINES_NEED = ("content-type", "content-length", "transfer-encoding", "host", "x-request-id", "traceparent")
+
+HeaderName = Annotated[
+    str,
+    Field(min_length=1, max_length=64, pattern=HEADER_PATTERN),
+    matches(HEADER_PATTERN, message="must be a header's name in lower case, such as x-api-key"),
+    Rule(
+        cel=f"!(self in {list(_ENGINES_NEED)}) && !self.startsWith('x-gateway-')",
+        message="is no credential, and workers or the router need it: remove it",
+        reason="FieldValueForbidden",
+    ),
+]
+"""Name of a header that holds a credential."""
+
+DNS_PATTERN = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+
+DnsName = Annotated[
+    str,
+    Field(min_length=1, max_length=253, pattern=DNS_PATTERN),
+    matches(DNS_PATTERN, message="must be a DNS name: lower-case letters, digits, dashes and dots"),
+]
 
 RequestRate = Annotated[
     DecimalText,
@@ -53,6 +92,66 @@ class ApiKeys(ApiModel):
             "client is the request's tenant then, whatever the request says. Changes are taken up in a minute or two."
         ),
     ]
+
+
+class FailureMode(StrEnum):
+    """What becomes of requests while whoever should be asked about them does not answer."""
+
+    DENY = "Deny"
+    ALLOW = "Allow"
+
+
+class Authorizer(ApiModel):
+    """A service that says of each request whether it may pass, and whose it is: Envoy's external authorization."""
+
+    endpoint: Annotated[
+        AuthorizerEndpoint,
+        Field(
+            description="Where it is asked: grpc://HOST:PORT (envoy.service.auth.v3.Authorization), or "
+            "http://HOST:PORT/PATH, where each request is asked about under its own method and its own path behind "
+            "that one; status 200 lets it pass. It sees no body."
+        ),
+    ]
+    timeout: Annotated[PositiveDuration, Field(description="How long it may take to answer.")] = "1s"
+    failure_mode: Annotated[
+        FailureMode,
+        Field(
+            description="While it does not answer in time, or with a 5xx. Deny: requests get status 503. Allow: they "
+            "pass, as requests of no tenant."
+        ),
+    ] = FailureMode.DENY
+    credentials: Annotated[
+        tuple[HeaderName, ...],
+        Field(
+            min_length=1,
+            max_length=8,
+            description="Headers that say who sends a request, in lower case: the authorizer sees them, and no worker.",
+            json_schema_extra=LIST_SET,
+        ),
+    ] = ("authorization",)
+
+
+class WorkerTls(ApiModel):
+    """Mutual TLS between router and workers: each shows a certificate, and speaks to nobody without one of the CA."""
+
+    secret_name: Annotated[
+        ObjectName,
+        Field(
+            description="Secret in this namespace with what workers show: tls.crt, tls.key, and ca.crt, the CA of "
+            "those who may speak to them. The certificate is for serverName, and for both uses, server and client, "
+            "since a worker's probes speak to it as a client does."
+        ),
+    ]
+    client_secret_name: Annotated[
+        ObjectName,
+        Field(
+            description="Secret with what the router shows: tls.crt, tls.key, and ca.crt, the CA of the workers. It "
+            "may be the same."
+        ),
+    ]
+    server_name: Annotated[
+        DnsName, Field(description="DNS name that workers' certificates are for; it need not resolve.")
+    ] = "worker"
 
 
 class RateLimit(ApiModel):

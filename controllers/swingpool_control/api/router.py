@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from swingpool_control.api.access import ApiKeys, InferencePool, RateLimit, Tls
+from swingpool_control.api.access import ApiKeys, Authorizer, InferencePool, RateLimit, Tls, WorkerTls
 from swingpool_control.api.base import ApiModel
 from swingpool_control.api.quantities import Duration, LabelKey, LabelValue, PositiveDuration
 from swingpool_control.api.rules import NO_WRITTEN_DEFAULT, Rule, immutable, list_map, matches, rules
@@ -100,6 +100,15 @@ class RequestClass(ApiModel):
 class BuiltInRouter(ApiModel):
     """Envoy with Swingpool's endpoint picker."""
 
+    model_config = rules(
+        Rule(
+            cel="!has(self.apiKeys) || !has(self.authorizer)",
+            message="give at most one of apiKeys and authorizer: each of them takes the credentials off",
+            field=".authorizer",
+            reason="FieldValueForbidden",
+        ),
+    )
+
     replicas: Annotated[int, Field(ge=1, le=64, description="Router pods.")] = 1
     service_type: Annotated[ServiceType, Field(description="Type of the router's Service, as Kubernetes calls it.")] = (
         ServiceType.CLUSTER_IP
@@ -108,18 +117,33 @@ class BuiltInRouter(ApiModel):
     api_keys: Annotated[
         ApiKeys | None, Field(description="Keys that requests need. Default: whoever reaches the router may use it.")
     ] = None
+    authorizer: Annotated[
+        Authorizer | None,
+        Field(
+            description="A service that is asked about each request before anything else is decided about it. Default: "
+            "none."
+        ),
+    ] = None
     rate_limit: Annotated[
         RateLimit | None,
         Field(
-            description="Limit for each tenant. A tenant is the client of an API key, else what the request names in "
-            "the header x-gateway-inference-fairness-id. Default: none."
+            description="Limit for each tenant. A tenant is the client of an API key, what the authorizer says, or, "
+            "without either, what the request names in the header x-gateway-inference-fairness-id. Default: none."
+        ),
+    ] = None
+    worker_tls: Annotated[
+        WorkerTls | None,
+        Field(
+            description="TLS between router and workers, by which each knows the other. A change of it restarts both. "
+            "KV cache goes from worker to worker by its connector's own ways. Default: plain HTTP."
         ),
     ] = None
     inference_pool: Annotated[
         InferencePool | None,
         Field(
             description="Write an InferencePool of this cluster's name, so that gateways of others send to its workers "
-            "as the picker says. It needs the CRDs of the Gateway API inference extension, v1. Default: none."
+            "as the picker says. It needs the CRDs of the Gateway API inference extension, v1. InferenceObjectives "
+            "that name it set priorities of classes. Default: none."
         ),
     ] = None
     order: Annotated[Order, Field(description="In what order waiting prompts go to prefill workers.")] = Order()
@@ -135,7 +159,7 @@ class BuiltInRouter(ApiModel):
         tuple[RequestClass, ...],
         Field(
             max_length=16,
-            description="Classes of requests. Within a class, tenants get equal shares of the prefill workers; a "
+            description="Classes of requests. Within a priority, tenants get equal shares of the prefill workers; a "
             "request names its tenant in the header x-gateway-inference-fairness-id.",
             json_schema_extra=list_map(),
         ),

@@ -6,6 +6,7 @@ says what may go now, and `next_s` when to ask again if nothing happens before.
 """
 
 import math
+from dataclasses import replace
 from typing import Final
 
 from swingpool_control.placement import deflection
@@ -92,6 +93,15 @@ class Dispatcher:
         """Return a request's class."""
         return self._waiting.queue.class_of(ticket.kind)
 
+    def share_of(self, ticket: Ticket) -> float:
+        """Return how urgent a request's class is: 0 for the lowest priority of all, 1 for the highest or only one."""
+        return self._waiting.queue.share_of(ticket.kind)
+
+    def reclassify(self, classes: tuple[RequestClass, ...]) -> None:
+        """Go by other classes from now on, for what waits too; the first is that of requests that name none."""
+        self.settings = replace(self.settings, classes=classes)
+        self._waiting.queue.reclassify(classes)
+
     # Requests
 
     def offer(self, ticket: Ticket, now_s: float) -> None:
@@ -101,11 +111,8 @@ class Dispatcher:
             return
         first = self.roster.openings.top()
         if first is not None:
-            blocks = 0
-            if ticket.hashes:
-                holders = self.roster.prefixes.holders(ticket.hashes, now_s=now_s)
-                blocks = max(holders.values(), default=0)
-            ticket.estimate(first, blocks)
+            holders = self.roster.prefixes.holders(ticket.hashes, now_s=now_s) if ticket.hashes else {}
+            ticket.estimate(first, max(holders.values(), default=0))
         self._waiting.keep(ticket, first, now_s)
 
     def withdraw(self, ticket: Ticket) -> None:
@@ -355,11 +362,8 @@ class Dispatcher:
 
     def _release_held(self, account: Account) -> None:
         for ticket in self._waiting.held.of(account):
-            self._back(ticket)
-
-    def _back(self, ticket: Ticket) -> None:
-        self._waiting.held.release(ticket)
-        self._waiting.put(ticket)
+            self._waiting.held.release(ticket)
+            self._waiting.put(ticket)
 
     def _stolen(self, account: Account, now_s: float) -> Ticket | None:
         """Return a prompt that waits for another worker and is done sooner by this one, which has nothing to do."""

@@ -37,9 +37,7 @@ def refusal(dispatcher: Dispatcher, ticket: Ticket, now_s: float) -> Refusal | N
     most = dispatcher.settings.most_queued_tokens
     if math.isinf(most):
         return None
-    priorities = sorted({one.priority for one in dispatcher.settings.classes})
-    rank = priorities.index(kind.priority) / (len(priorities) - 1) if len(priorities) > 1 else 1.0
-    may = round(most * (LOWEST_SHARE + (1.0 - LOWEST_SHARE) * rank))
+    may = round(most * (LOWEST_SHARE + (1.0 - LOWEST_SHARE) * dispatcher.share_of(ticket)))
     if dispatcher.queued_tokens + ticket.tokens > may and dispatcher.queued:
         why = (
             f"{dispatcher.queued_tokens} prompt tokens wait already, and {may} may before class {kind.name} is refused"

@@ -1,8 +1,9 @@
 """Prompts that wait for a prefill worker, in the order in which they shall go.
 
-Classes of higher priority go first; within a class the tenants' shares are kept level; within a tenant the prompt that
-is predicted to be done soonest goes first, less what it has waited. Whoever has waited for the age of its class goes
-before all of them, in the order of arrival: so nobody starves, and a prompt that is that old is overtaken by none.
+Classes of higher priority go first; among those of one priority and age the tenants' shares are kept level; within a
+tenant the prompt that is predicted to be done soonest goes first, less what it has waited. Whoever has waited for the
+age of its class goes before all of them, in the order of arrival: so nobody starves, and a prompt that
+is that old is overtaken by none.
 """
 
 import math
@@ -43,11 +44,12 @@ class _Tenant:
         self.version = 0
 
 
-class _Class:
-    """Waiting prompts of one class."""
+class _Level:
+    """Waiting prompts of the classes of one priority and one age."""
 
-    def __init__(self, settings: RequestClass, *, quantum_s: float) -> None:
-        self.settings = settings
+    def __init__(self, *, priority: int, age_s: float, quantum_s: float) -> None:
+        self.priority = priority
+        self.age_s = age_s
         self.count = 0
         self.work_s = [0.0] * _BUCKETS
         """Predicted seconds of the waiting prompts, by the magnitude of each."""
@@ -71,6 +73,9 @@ class _Class:
         heappush(self._arrivals, (ticket.arrived_s, ticket.serial, ticket))
         self.count += 1
         self.work_s[_bucket(ticket.work_s)] += ticket.work_s
+
+    def waiting(self) -> list[Ticket]:
+        return [ticket for _, serial, ticket in self._arrivals if ticket.waits and ticket.serial == serial]
 
     def oldest(self) -> Ticket | None:
         return _next(self._arrivals)
@@ -111,6 +116,18 @@ class _Class:
             heappush(self._heads, (int(tenant.served_s / self._quantum_s), key, serial, name, tenant.version))
 
 
+class _Kind:
+    """A class, and where its prompts wait."""
+
+    __slots__ = ("level", "settings", "share")
+
+    def __init__(self, settings: RequestClass, level: _Level, share: float) -> None:
+        self.settings = settings
+        self.level = level
+        self.share = share
+        """Of the priorities that there are, which it is: 0 is the lowest, 1 the highest or the only one."""
+
+
 class PromptQueue:
     """All waiting prompts.
 
@@ -120,19 +137,49 @@ class PromptQueue:
 
     def __init__(self, settings: PlacementSettings) -> None:
         self._settings = settings
-        ordered = sorted(settings.classes, key=lambda one: -one.priority)
-        self._classes = [_Class(one, quantum_s=settings.tenant_quantum_s) for one in ordered]
-        self._by_name = {one.settings.name: one for one in self._classes}
-        self._default = self._by_name[settings.classes[0].name]
-        self._tightest_s = min(one.ttft_s for one in settings.classes)
         self._pushed = 0
         self.count = 0
         self.tokens = 0
         """Prompt tokens of all that wait."""
+        self._levels: list[_Level] = []
+        self._by_name: dict[str, _Kind] = {}
+        self._arrange(settings.classes)
+
+    def _arrange(self, classes: tuple[RequestClass, ...]) -> None:
+        """Make levels for classes: many classes may be alike but for their names, and cost no more than one then."""
+        found: dict[tuple[int, float], _Level] = {}
+        for one in sorted(classes, key=lambda one: -one.priority):
+            at = (one.priority, one.age_s)
+            if at not in found:
+                found[at] = _Level(priority=one.priority, age_s=one.age_s, quantum_s=self._settings.tenant_quantum_s)
+        priorities = sorted({one.priority for one in classes})
+        most = len(priorities) - 1
+        shares = {priority: rank / most if most else 1.0 for rank, priority in enumerate(priorities)}
+        self._levels = list(found.values())
+        self._by_name = {one.name: _Kind(one, found[one.priority, one.age_s], shares[one.priority]) for one in classes}
+        self._default = self._by_name[classes[0].name]
+        self._tightest_s = min(one.ttft_s for one in classes)
+
+    def reclassify(self, classes: tuple[RequestClass, ...]) -> None:
+        """Go by other classes from now on; what waits keeps its arrival, and takes its place anew.
+
+        Args:
+            classes: at least one; the first is that of requests that name none, or one that is not among them.
+        """
+        waiting = [ticket for level in self._levels for ticket in level.waiting()]
+        waiting.sort(key=lambda ticket: ticket.serial)
+        self._arrange(classes)
+        self.count = self.tokens = 0
+        for ticket in waiting:
+            self.push(ticket)
 
     def class_of(self, kind: str) -> RequestClass:
         """Return the class of that name, or the one of requests that name none."""
         return self._by_name.get(kind, self._default).settings
+
+    def share_of(self, kind: str) -> float:
+        """Return how urgent a class is among all: 0 for the lowest priority, 1 for the highest or the only one."""
+        return self._by_name.get(kind, self._default).share
 
     def push(self, ticket: Ticket) -> None:
         """Let a prompt wait; its `work_s` must be set."""
@@ -140,7 +187,7 @@ class PromptQueue:
         ticket.key = ticket.work_s * kind.settings.ttft_s / self._tightest_s + self._settings.aging * ticket.arrived_s
         self._pushed += 1
         ticket.waits, ticket.serial = True, self._pushed
-        kind.push(ticket)
+        kind.level.push(ticket)
         self.count += 1
         self.tokens += ticket.tokens
 
@@ -154,7 +201,7 @@ class PromptQueue:
         if not ticket.waits:
             return
         ticket.waits = False
-        self._by_name.get(ticket.kind, self._default).gone(ticket, served=served)
+        self._by_name.get(ticket.kind, self._default).level.gone(ticket, served=served)
         self.count -= 1
         self.tokens -= ticket.tokens
 
@@ -164,32 +211,35 @@ class PromptQueue:
             return None
         first: Ticket | None = None
         old: Ticket | None = None
-        for kind in self._classes:
-            if not kind.count:
+        priority = 0
+        for level in self._levels:
+            if not level.count:
                 continue
-            oldest = kind.oldest()
-            aged = oldest is not None and now_s - oldest.arrived_s >= kind.settings.age_s
+            oldest = level.oldest()
+            aged = oldest is not None and now_s - oldest.arrived_s >= level.age_s
             if oldest is not None and aged and (old is None or oldest.arrived_s < old.arrived_s):
                 old = oldest
-            if first is None:
-                first = kind.head()
+            if first is None or level.priority == priority:
+                head = level.head()
+                if head is not None and (first is None or head.key < first.key):
+                    first, priority = head, level.priority
         return old or first
 
     def oldest_s(self) -> float | None:
         """Return when the one that has waited longest arrived, None if none waits."""
-        arrivals = [oldest.arrived_s for kind in self._classes if (oldest := kind.oldest()) is not None]
+        arrivals = [oldest.arrived_s for level in self._levels if (oldest := level.oldest()) is not None]
         return min(arrivals, default=None)
 
     def ahead_s(self, kind: str, work_s: float) -> float:
         """Return the predicted prefill seconds of what waits and would go before such a prompt, about."""
-        mine = self._by_name.get(kind, self._default)
+        priority = self._by_name.get(kind, self._default).settings.priority
         bucket = _bucket(work_s)
         total = 0.0
-        for one in self._classes:
-            if one.count and one.settings.priority > mine.settings.priority:
-                total += sum(one.work_s)
-            elif one.count and one.settings.priority == mine.settings.priority:
-                total += sum(one.work_s[:bucket]) + one.work_s[bucket] / 2
+        for level in self._levels:
+            if level.count and level.priority > priority:
+                total += sum(level.work_s)
+            elif level.count and level.priority == priority:
+                total += sum(level.work_s[:bucket]) + level.work_s[bucket] / 2
         return total
 
 

@@ -7,6 +7,7 @@ client may not send, how Envoy's own errors read.
 
 from swingpool_control import names
 from swingpool_control.resources.envoy_access import tls_socket
+from swingpool_control.resources.envoy_authorizer import authorizer_clusters
 from swingpool_control.resources.envoy_hold import upstream_filters
 from swingpool_control.resources.envoy_http import connection_manager
 from swingpool_control.resources.envoy_settings import (
@@ -27,8 +28,11 @@ from swingpool_control.resources.envoy_settings import (
     Config,
     EnvoySettings,
     address,
+    http2,
+    unlimited,
 )
 from swingpool_control.resources.envoy_tracing import trace_clusters
+from swingpool_control.resources.envoy_worker_tls import worker_sockets
 
 __all__ = [
     "BUFFER_LIMIT_BYTES",
@@ -49,7 +53,6 @@ __all__ = [
 
 _MONITORS = f"{TYPE}.extensions.resource_monitors"
 _HEAP = "envoy.resource_monitors.fixed_heap"
-_UNLIMITED = 1_000_000
 
 
 def bootstrap(settings: EnvoySettings | None = None) -> Config:
@@ -60,7 +63,12 @@ def bootstrap(settings: EnvoySettings | None = None) -> Config:
         "admin": {"address": address("127.0.0.1", chosen.admin_port)},
         "static_resources": {
             "listeners": [_listener(chosen)],
-            "clusters": [_workers_cluster(chosen), _picker_cluster(chosen), *trace_clusters(chosen)],
+            "clusters": [
+                _workers_cluster(chosen),
+                _picker_cluster(chosen),
+                *authorizer_clusters(chosen),
+                *trace_clusters(chosen),
+            ],
         },
         "overload_manager": _overload_manager(chosen),
     }
@@ -137,20 +145,6 @@ def _socket_option(name: str, level: int, number: int, value: int) -> Config:
     return {"description": name, "level": level, "name": number, "int_value": value, "state": "STATE_PREBIND"}
 
 
-def _limits() -> Config:
-    """Lift Envoy's default caps (1024 requests, 3 retries at a time): workers queue by themselves, and know best."""
-    return {
-        "thresholds": [
-            {
-                "max_connections": _UNLIMITED,
-                "max_pending_requests": _UNLIMITED,
-                "max_requests": _UNLIMITED,
-                "max_retries": _UNLIMITED,
-            }
-        ]
-    }
-
-
 def _workers_cluster(settings: EnvoySettings) -> Config:
     directory = settings.eds_file.rpartition("/")[0] or "."
     return {
@@ -181,7 +175,8 @@ def _workers_cluster(settings: EnvoySettings) -> Config:
         # Never a worker that failed its check, even if most did: the picker knows which of them to try.
         # Whom Envoy finds healthy counts at once, not within its usual second.
         "common_lb_config": {"healthy_panic_threshold": {"value": 0}, "update_merge_window": "0s"},
-        "circuit_breakers": _limits(),
+        "circuit_breakers": unlimited(),
+        **worker_sockets(settings.worker_tls),
         "health_checks": [_health_check()],
         "upstream_bind_config": {"socket_options": _dead_node_options()},
         "typed_extension_protocol_options": {
@@ -233,19 +228,8 @@ def _picker_cluster(settings: EnvoySettings) -> Config:
         "type": "STATIC",
         "connect_timeout": "0.25s",
         "per_connection_buffer_limit_bytes": BUFFER_LIMIT_BYTES,
-        "circuit_breakers": _limits(),
-        "typed_extension_protocol_options": {
-            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
-                "@type": f"{TYPE}.extensions.upstreams.http.v3.HttpProtocolOptions",
-                "explicit_http_config": {
-                    "http2_protocol_options": {
-                        "max_concurrent_streams": 100_000,
-                        # A picker that hangs is one that is away, long before its liveness probe says so.
-                        "connection_keepalive": {"interval": "3s", "timeout": "3s"},
-                    }
-                },
-            }
-        },
+        "circuit_breakers": unlimited(),
+        **http2(),
         "load_assignment": {
             "cluster_name": PICKER_CLUSTER,
             "endpoints": [{"lb_endpoints": [{"endpoint": {"address": _picker_address(settings)}}]}],

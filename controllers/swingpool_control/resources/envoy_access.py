@@ -1,4 +1,4 @@
-"""Who may send requests through Envoy: certificates, API keys and tenants' limits.
+"""Who may send requests through Envoy: certificates, API keys, an authorizer, and tenants' limits.
 
 All of it is Envoy's own work, so that it holds while the picker is away. Keys and certificates are no part of the
 configuration, which anyone may read who may read ConfigMaps: Envoy follows files that are made of mounted Secrets.
@@ -7,6 +7,7 @@ configuration, which anyone may read who may read ConfigMaps: Envoy follows file
 from collections.abc import Mapping
 
 from swingpool_control import names
+from swingpool_control.resources.envoy_authorizer import authorizer_filters
 from swingpool_control.resources.envoy_settings import TYPE, Config, EnvoySettings, TenantLimit, seconds
 
 API_KEYS_FILTER = "swingpool.api_keys"
@@ -23,6 +24,7 @@ _KEY_AUTH = f"{TYPE}.extensions.filters.http.api_key_auth.v3.ApiKeyAuth"
 def access_filters(settings: EnvoySettings) -> list[Config]:
     """Return the HTTP filters that a request must pass before anything is decided about it."""
     filters = [_api_keys_filter(settings.api_keys_file)] if settings.api_keys_file else []
+    filters += authorizer_filters(settings)
     if settings.tenant_limit:
         filters.append(_tenant_limit_filter(settings.tenant_limit))
     return filters

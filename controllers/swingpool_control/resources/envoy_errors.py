@@ -1,10 +1,12 @@
 """Errors of Envoy's own, worded like the API's: a client needs one way to read errors, whoever they come from."""
 
+from swingpool_control.resources.envoy_authorizer import DENIED, UNANSWERED
 from swingpool_control.resources.envoy_settings import BUFFER_LIMIT_BYTES, TYPE, Config
 
 _NO_PATH = "there is no such path; the API lives under /v1"
 _UNREAD = "kv_transfer_params are the router's own, and bodies must be JSON in UTF-8 that says so"
 _NO_KEY = "a valid API key is needed: Authorization: Bearer KEY"
+_UNANSWERED = "whether the request is allowed is not known at the moment; try again later"
 _LOCAL_ERRORS: tuple[tuple[tuple[str, ...], int, str], ...] = (
     (("OM",), 503, "the router is overloaded; try again later"),
     (("UH", "UF", "UC", "UR", "URX", "LH", "UO"), 503, "no worker could serve the request"),
@@ -19,6 +21,9 @@ def local_replies() -> Config:
     """Errors of Envoy's own read like the API's. What the picker answers is one already and stays as it is."""
     outside = {"header_filter": {"header": {"name": ":path", "string_match": {"prefix": "/v1/"}, "invert_match": True}}}
     mappers = [
+        # What an authorizer says is its own word: status, body and type go to the client as they are.
+        {"filter": _because(DENIED)},
+        _mapper(_because(UNANSWERED), 503, _UNANSWERED),
         _mapper({"and_filter": {"filters": [_status_is(404), outside]}}, 404, _NO_PATH),
         _mapper(_status_is(401), 401, _NO_KEY),
         _mapper(_status_is(403), 403, _UNREAD),

@@ -76,7 +76,7 @@ def connection_manager(settings: EnvoySettings) -> Config:
         "access_log": [_access_log()],
         # The first tokens of a long answer are told soon, not when it ends; but each telling costs as much as a token.
         "access_log_options": {"access_log_flush_interval": "1s"},
-        "early_header_mutation_extensions": [_strip_hostile_headers()],
+        "early_header_mutation_extensions": [_strip_hostile_headers(settings)],
         "http_filters": [
             _health_filter(),
             *access_filters(settings),
@@ -100,12 +100,14 @@ def connection_manager(settings: EnvoySettings) -> Config:
     } | tracing(settings)
 
 
-def _strip_hostile_headers() -> Config:
+def _strip_hostile_headers(settings: EnvoySettings) -> Config:
+    # With an authorizer, whose a request is stands in its word alone.
+    hostile = (*HOSTILE_HEADERS, names.HEADER_TENANT) if settings.authorizer else HOSTILE_HEADERS
     return {
         "name": "envoy.http.early_header_mutation.header_mutation",
         "typed_config": {
             "@type": f"{TYPE}.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation",
-            "mutations": [{"remove": header} for header in HOSTILE_HEADERS],
+            "mutations": [{"remove": header} for header in hostile],
         },
     }
 

@@ -47,6 +47,35 @@ class TenantLimit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorizerService:
+    """Who is asked about each request whether it may pass."""
+
+    host: str
+    port: int
+    grpc: bool
+    """Whether by gRPC; else by HTTP."""
+    path: str = ""
+    """By HTTP: before the request's own path."""
+    timeout_s: float = 1.0
+    allows_unanswered: bool = False
+    """Whether requests pass while it does not answer."""
+    credentials: tuple[str, ...] = ()
+    """Headers that it sees, and workers do not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerTlsFiles:
+    """By what Envoy speaks TLS to workers."""
+
+    certificate_file: str
+    """Names its own certificate."""
+    trust_file: str
+    """Names the CA of theirs."""
+    server_name: str
+    """What theirs must be for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TraceExport:
     """Where Envoy's traces go, by OTLP over HTTP, and how many."""
 
@@ -74,8 +103,12 @@ class EnvoySettings:
     eds_file: str = EDS_FILE
     tls_sds_file: str = ""
     """Names the certificate that clients see; empty for plain HTTP."""
+    worker_tls: WorkerTlsFiles | None = None
+    """None if all workers speak plain HTTP."""
     api_keys_file: str = ""
     """The keys that requests need, which the picker writes; empty if they need none."""
+    authorizer: AuthorizerService | None = None
+    """None if nobody is asked about requests."""
     tenant_limit: TenantLimit | None = None
     traces: TraceExport | None = None
     """None if requests are not traced."""
@@ -96,3 +129,31 @@ def seconds(value: float) -> str:
 def picker_service(timeout_s: float) -> Config:
     """Return a gRPC service of the picker's."""
     return {"envoy_grpc": {"cluster_name": PICKER_CLUSTER}, "timeout": seconds(timeout_s)}
+
+
+def unlimited() -> Config:
+    """Lift Envoy's default caps (1024 requests, 3 retries at a time): whoever is asked queues by itself."""
+    most = 1_000_000
+    return {
+        "thresholds": [
+            {"max_connections": most, "max_pending_requests": most, "max_requests": most, "max_retries": most}
+        ]
+    }
+
+
+def http2() -> Config:
+    """Return what a cluster needs that speaks HTTP/2, as gRPC does."""
+    return {
+        "typed_extension_protocol_options": {
+            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+                "@type": f"{TYPE}.extensions.upstreams.http.v3.HttpProtocolOptions",
+                "explicit_http_config": {
+                    "http2_protocol_options": {
+                        "max_concurrent_streams": 100_000,
+                        # A server that hangs is one that is away, long before its liveness probe says so.
+                        "connection_keepalive": {"interval": "3s", "timeout": "3s"},
+                    }
+                },
+            }
+        }
+    }

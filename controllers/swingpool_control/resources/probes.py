@@ -50,3 +50,13 @@ def liveness(*, path: str, port: str, failures: int, stop_s: int, scheme: str = 
 def sleep_before_stop(seconds: int) -> Manifest:
     """Return a lifecycle that waits between a pod's deletion and SIGTERM, while those who send requests take note."""
     return {"preStop": {"sleep": {"seconds": seconds}}}
+
+
+def tcp_probe(*, port: str, period_s: int, timeout_s: int, failures: int) -> Manifest:
+    """Return a probe that connects: all that the kubelet can do where a server wants certificates of its clients."""
+    return {
+        "tcpSocket": {"port": port},
+        "periodSeconds": period_s,
+        "timeoutSeconds": timeout_s,
+        "failureThreshold": failures,
+    }

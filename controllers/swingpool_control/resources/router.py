@@ -14,21 +14,23 @@ from swingpool_control.api.access import ApiKeys, Tls
 from swingpool_control.api.quantities import seconds
 from swingpool_control.api.router import RequestLog
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
+from swingpool_control.resources import envoy_worker_tls, inference_objective, worker_tls
 from swingpool_control.resources.envoy import (
     EDS_DIRECTORY,
     EDS_FILE,
     HEALTH_PATH,
     PICKER_SOCKET,
-    EnvoySettings,
     bootstrap,
 )
 from swingpool_control.resources.envoy_access import certificate
-from swingpool_control.resources.envoy_settings import TenantLimit, TraceExport
+from swingpool_control.resources.envoy_of_spec import envoy_settings
+from swingpool_control.resources.envoy_settings import WorkerTlsFiles
 from swingpool_control.resources.inference_pool import CERTIFICATE_DIRECTORY, VOLUME
 from swingpool_control.resources.metadata import Manifest, Owner, disruption_budget, spread_over_nodes
 from swingpool_control.resources.probes import http_probe, liveness, sleep_before_stop
 from swingpool_control.resources.security import container_security_context, pod_security_context
 from swingpool_control.resources.settings import RenderSettings
+from swingpool_control.vllm import tls
 
 ANNOTATION_CONFIG_HASH = f"{names.GROUP}/config-hash"
 """On the router's pods: hash of what Envoy and the picker are told, so that a change of it rolls them."""
@@ -38,6 +40,7 @@ BOOTSTRAP_KEY = "envoy.json"
 SPEC_KEY = "spec.json"
 """What of the cluster's spec the picker places requests by."""
 CERTIFICATE_KEY = "certificate.json"
+WORKER_CLIENT_KEY, WORKER_TRUST_KEY = "worker-client.json", "worker-ca.json"
 PROFILE_DIRECTORY = "/etc/swingpool/profile"
 TLS_DIRECTORY = "/etc/swingpool/tls"
 API_KEYS_DIRECTORY = "/etc/swingpool/api-keys"
@@ -61,14 +64,17 @@ RBAC_GROUP = "rbac.authorization.k8s.io"
 
 
 def children(owner: Owner, spec: InferenceClusterSpec, settings: RenderSettings) -> tuple[Manifest, ...]:
-    """Return everything that the built-in router consists of; it may read the namespace's pods and nothing else."""
+    """Return everything that the built-in router consists of.
+
+    It may read the namespace's pods and, for gateways of others, InferenceObjectives; nothing else.
+    """
     name = names.router(owner.name)
     labels = owner.labels(component=names.COMPONENT_ROUTER)
     selector = owner.selector(component=names.COMPONENT_ROUTER)
     config = _config(owner, spec, name=name, labels=labels)
     return (
         owner.child(api_version="v1", kind="ServiceAccount", name=name, labels=labels),
-        *_permissions(owner, name=name, labels=labels),
+        *_permissions(owner, spec, name=name, labels=labels),
         config,
         _service(owner, spec, name=name, labels=labels, selector=selector),
         disruption_budget(owner, name=name, labels=labels, selector=selector),
@@ -76,12 +82,18 @@ def children(owner: Owner, spec: InferenceClusterSpec, settings: RenderSettings)
     )
 
 
-def _permissions(owner: Owner, *, name: str, labels: dict[str, str]) -> tuple[Manifest, Manifest]:
+def _permissions(
+    owner: Owner, spec: InferenceClusterSpec, *, name: str, labels: dict[str, str]
+) -> tuple[Manifest, Manifest]:
     version = f"{RBAC_GROUP}/v1"
     role = owner.child(api_version=version, kind="Role", name=name, labels=labels)
     binding = owner.child(api_version=version, kind="RoleBinding", name=name, labels=labels)
+    read = [("", "pods")]
+    if spec.router.built_in.inference_pool:
+        read.append((inference_objective.GROUP, inference_objective.PLURAL))
+    rules = [{"apiGroups": [group], "resources": [kind], "verbs": ["get", "list", "watch"]} for group, kind in read]
     return (
-        role | {"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]},
+        role | {"rules": rules},
         binding
         | {
             "roleRef": {"apiGroup": RBAC_GROUP, "kind": "Role", "name": name},
@@ -92,37 +104,34 @@ def _permissions(owner: Owner, *, name: str, labels: dict[str, str]) -> tuple[Ma
 
 def _config(owner: Owner, spec: InferenceClusterSpec, *, name: str, labels: dict[str, str]) -> Manifest:
     needed = spec.model_dump(mode="json", by_alias=True, exclude_none=True, include=_OF_THE_SPEC)
-    texts = {BOOTSTRAP_KEY: bootstrap(_envoy_settings(spec, node_id=name)), SPEC_KEY: needed}
+    certificate_file = f"{CONFIG_DIRECTORY}/{CERTIFICATE_KEY}"
+    chosen = envoy_settings(
+        spec,
+        node_id=name,
+        certificate_file=certificate_file,
+        api_keys_file=API_KEYS_FILE,
+        worker_tls=_worker_tls(spec),
+    )
+    texts = {BOOTSTRAP_KEY: bootstrap(chosen), SPEC_KEY: needed}
     if spec.router.built_in.tls:
         texts[CERTIFICATE_KEY] = certificate(TLS_DIRECTORY)
+    if tls.wanted(spec):
+        texts[WORKER_CLIENT_KEY] = envoy_worker_tls.certificate(worker_tls.ROUTER_DIRECTORY)
+        texts[WORKER_TRUST_KEY] = envoy_worker_tls.trust(worker_tls.ROUTER_DIRECTORY)
     return owner.child(api_version="v1", kind="ConfigMap", name=name, labels=labels) | {
         "data": {key: json.dumps(value, indent=2, sort_keys=True) + "\n" for key, value in texts.items()}
     }
 
 
-def _envoy_settings(spec: InferenceClusterSpec, *, node_id: str) -> EnvoySettings:
-    router, limit = spec.router.built_in, None
-    if router.rate_limit:
-        # Each pod counts for itself, and clients spread over all of them.
-        limit = TenantLimit(
-            requests_per_s=float(router.rate_limit.requests_per_second) / router.replicas,
-            burst=math.ceil(router.rate_limit.burst / router.replicas),
-        )
-    return EnvoySettings(
-        traces=_traces(spec, service=node_id),
-        node_id=node_id,
-        tls_sds_file=f"{CONFIG_DIRECTORY}/{CERTIFICATE_KEY}" if router.tls else "",
-        api_keys_file=API_KEYS_FILE if router.api_keys else "",
-        tenant_limit=limit,
-    )
-
-
-def _traces(spec: InferenceClusterSpec, *, service: str) -> TraceExport | None:
-    if spec.tracing is None:
+def _worker_tls(spec: InferenceClusterSpec) -> WorkerTlsFiles | None:
+    wanted = tls.wanted(spec)
+    if wanted is None:
         return None
-    host, _, port = spec.tracing.endpoint.removeprefix("http://").partition(":")
-    ratio = float(spec.tracing.sampling_ratio)
-    return TraceExport(host=host, port=int(port or 80), service=service, sampling_ratio=ratio)
+    return WorkerTlsFiles(
+        certificate_file=f"{CONFIG_DIRECTORY}/{WORKER_CLIENT_KEY}",
+        trust_file=f"{CONFIG_DIRECTORY}/{WORKER_TRUST_KEY}",
+        server_name=wanted.server_name,
+    )
 
 
 def _secrets(spec: InferenceClusterSpec) -> dict[str, str]:
@@ -131,7 +140,10 @@ def _secrets(spec: InferenceClusterSpec) -> dict[str, str]:
     found: dict[str, Tls | ApiKeys | None] = {"tls": router.tls, "api-keys": router.api_keys}
     if router.inference_pool:
         found[VOLUME] = router.inference_pool.certificate
-    return {volume: one.secret_name for volume, one in found.items() if one}
+    secrets = {volume: one.secret_name for volume, one in found.items() if one}
+    if wanted := tls.wanted(spec):
+        secrets[worker_tls.ROUTER_VOLUME] = wanted.client_secret_name
+    return secrets
 
 
 def _service(
@@ -173,10 +185,7 @@ def _deployment(
             {"name": "config", "configMap": {"name": name, "defaultMode": 0o644}},
             {"name": "run", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
             {"name": "tmp", "emptyDir": {}},
-            *(
-                {"name": volume, "secret": {"secretName": secret, "defaultMode": 0o440}}
-                for volume, secret in _secrets(spec).items()
-            ),
+            *(worker_tls.secret_volume(volume, secret) for volume, secret in _secrets(spec).items()),
         ],
     }
     if spec.profile and spec.profile.config_map:
@@ -227,8 +236,8 @@ def _first_files(spec: InferenceClusterSpec, settings: RenderSettings) -> Manife
 
 
 def _envoy(spec: InferenceClusterSpec, settings: RenderSettings) -> Manifest:
-    tls = spec.router.built_in.tls
-    scheme = "HTTPS" if tls else "HTTP"
+    certificate_shown = spec.router.built_in.tls is not None
+    scheme = "HTTPS" if certificate_shown else "HTTP"
     return {
         "name": "envoy",
         "restartPolicy": "Always",
@@ -248,7 +257,8 @@ def _envoy(spec: InferenceClusterSpec, settings: RenderSettings) -> Manifest:
             {"name": "config", "mountPath": CONFIG_DIRECTORY, "readOnly": True},
             {"name": "run", "mountPath": EDS_DIRECTORY},
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod's own
-            *([{"name": "tls", "mountPath": TLS_DIRECTORY, "readOnly": True}] if tls else []),
+            *([{"name": "tls", "mountPath": TLS_DIRECTORY, "readOnly": True}] if certificate_shown else []),
+            *worker_tls.router_mounts(spec),
         ],
     }
 
@@ -258,6 +268,7 @@ def _picker(owner: Owner, spec: InferenceClusterSpec, settings: RenderSettings) 
     key_arguments, key_mounts = _api_keys(spec)
     mounts = [
         *key_mounts,
+        *worker_tls.router_mounts(spec),
         {"name": "config", "mountPath": CONFIG_DIRECTORY, "readOnly": True},
         {"name": "run", "mountPath": EDS_DIRECTORY},
         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod's own
@@ -280,7 +291,8 @@ def _picker(owner: Owner, spec: InferenceClusterSpec, settings: RenderSettings) 
             *key_arguments,
             *(("--request-log", "-") if spec.router.built_in.request_log is RequestLog.STDOUT else ()),
             *(("--profile-file", f"{PROFILE_DIRECTORY}/{reference.key}") if reference else ()),
-            *_gateway_arguments(spec),
+            *_gateway_arguments(owner, spec),
+            *_worker_tls_arguments(spec),
             *(("--otlp-traces-endpoint", spec.tracing.endpoint) if spec.tracing else ()),
         ],
         "ports": [
@@ -296,10 +308,20 @@ def _picker(owner: Owner, spec: InferenceClusterSpec, settings: RenderSettings) 
     }
 
 
-def _gateway_arguments(spec: InferenceClusterSpec) -> tuple[str, ...]:
+def _gateway_arguments(owner: Owner, spec: InferenceClusterSpec) -> tuple[str, ...]:
     if spec.router.built_in.inference_pool is None:
         return ()
-    return ("--gateway-port", str(names.PORT_PICKER_GATEWAY), "--gateway-certificate", CERTIFICATE_DIRECTORY)
+    return (
+        *("--gateway-port", str(names.PORT_PICKER_GATEWAY), "--gateway-certificate", CERTIFICATE_DIRECTORY),
+        *("--inference-pool", owner.name),
+    )
+
+
+def _worker_tls_arguments(spec: InferenceClusterSpec) -> tuple[str, ...]:
+    wanted = tls.wanted(spec)
+    if wanted is None:
+        return ()
+    return ("--worker-tls", worker_tls.ROUTER_DIRECTORY, "--worker-tls-name", wanted.server_name)
 
 
 def _gateway_ports(spec: InferenceClusterSpec) -> list[Manifest]:

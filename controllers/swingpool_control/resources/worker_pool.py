@@ -9,7 +9,7 @@ from swingpool_control.api.v1alpha1 import EngineType, InferenceClusterSpec, Poo
 from swingpool_control.engine.profile import built_in, built_in_names
 from swingpool_control.resources import pod_template
 from swingpool_control.resources.metadata import Manifest, Owner, disruption_budget, spread_over_nodes
-from swingpool_control.resources.probes import exec_probe, http_probe, liveness, sleep_before_stop
+from swingpool_control.resources.probes import exec_probe, http_probe, sleep_before_stop, tcp_probe
 from swingpool_control.resources.security import container_security_context, pod_security_context
 from swingpool_control.resources.settings import RenderSettings
 from swingpool_control.resources.worker_volumes import (
@@ -19,7 +19,7 @@ from swingpool_control.resources.worker_volumes import (
     mounts,
     volumes,
 )
-from swingpool_control.vllm import images, probes
+from swingpool_control.vllm import images, probes, tls
 from swingpool_control.vllm.arguments import worker_arguments
 from swingpool_control.vllm.connector import generation, lease_s
 
@@ -30,7 +30,6 @@ LEAST_STARTUP_BUDGET_S = 900
 STARTUP_FACTOR = 10
 """Times the profile's start-up, which is that of a node that has the weights already."""
 
-_SELF = f"http://127.0.0.1:{names.PORT_WORKER}"
 _SEEN_BY_LIVENESS = "/tmp/swingpool-alive.json"  # noqa: S108 - a volume of the pod's own
 
 SETTLE_S = {RouterType.BUILT_IN: 5, RouterType.EXTERNAL: 15}
@@ -119,6 +118,8 @@ def _template(
 def _role_labels(spec: InferenceClusterSpec, pool: Pool) -> dict[str, str]:
     role = first_role(pool)
     labels = {names.LABEL_ROLE: role, names.LABEL_GENERATION: generation(spec)}
+    if tls.wanted(spec):
+        labels[names.LABEL_TLS] = "true"
     if spec.router.type is RouterType.EXTERNAL:
         wanted = spec.router.external.role_labels
         labels[wanted.key] = wanted.prefill if role == names.ROLE_PREFILL else wanted.decode
@@ -143,7 +144,7 @@ def _container(owner: Owner, spec: InferenceClusterSpec, pool: Pool, settings: R
         "securityContext": container_security_context(read_only_root=simulated),
         "startupProbe": _startup(spec),
         # A worker that hangs is NotReady within 3 s, for routers that know no better; ours asks it itself.
-        "readinessProbe": http_probe(path="/health", port="http", period_s=1, timeout_s=1, failures=2),
+        "readinessProbe": _answers(spec, period_s=1, timeout_s=1, failures=2),
         "livenessProbe": _liveness(spec),
         "lifecycle": sleep_before_stop(SETTLE_S[spec.router.type]),
         "volumeMounts": mounts(spec),
@@ -156,20 +157,33 @@ def _image(spec: InferenceClusterSpec, pool: Pool, settings: RenderSettings) -> 
     return images.image(spec, pool, installed=settings.vllm_image)
 
 
+def _itself(spec: InferenceClusterSpec) -> str:
+    """Return the URL by which a worker's own probes speak to it."""
+    return f"http{'s' if tls.wanted(spec) else ''}://127.0.0.1:{names.PORT_WORKER}"
+
+
+def _answers(spec: InferenceClusterSpec, *, period_s: int, timeout_s: int, failures: int) -> Manifest:
+    """Return a probe of the kubelet's own, which has no certificate to show."""
+    if tls.wanted(spec):
+        return tcp_probe(port="http", period_s=period_s, timeout_s=timeout_s, failures=failures)
+    return http_probe(path="/health", port="http", period_s=period_s, timeout_s=timeout_s, failures=failures)
+
+
 def _startup(spec: InferenceClusterSpec) -> Manifest:
     """Return the probe that lets a worker in: one of vLLM has generated a token by then."""
     budget_s = startup_budget_s(spec)
     if spec.engine.type is EngineType.SIMULATED:
-        return http_probe(path="/health", port="http", period_s=1, timeout_s=5, failures=budget_s)
-    return exec_probe(probes.started_command(_SELF), period_s=5, timeout_s=40, failures=math.ceil(budget_s / 5))
+        return _answers(spec, period_s=1, timeout_s=5, failures=budget_s)
+    return exec_probe(probes.started_command(_itself(spec)), period_s=5, timeout_s=40, failures=math.ceil(budget_s / 5))
 
 
 def _liveness(spec: InferenceClusterSpec) -> Manifest:
     """Return the probe that restarts a worker: that loses every request and the KV cache, so it takes a minute."""
     stop_s = SETTLE_S[spec.router.type] + STOP_S
     if spec.engine.type is EngineType.SIMULATED:
-        return liveness(path="/health", port="http", failures=6, stop_s=stop_s)
-    command = probes.alive_command(_SELF, _SEEN_BY_LIVENESS)
+        probe = _answers(spec, period_s=10, timeout_s=5, failures=6)
+        return probe | {"terminationGracePeriodSeconds": stop_s}
+    command = probes.alive_command(_itself(spec), _SEEN_BY_LIVENESS)
     probe = exec_probe(command, period_s=10, timeout_s=probes.ANSWER_S + 5, failures=6)
     return probe | {"terminationGracePeriodSeconds": stop_s}
 

@@ -2,6 +2,7 @@
 
 from swingpool_control import names
 from swingpool_control.api.v1alpha1 import EngineType, InferenceClusterSpec, Pool
+from swingpool_control.resources import worker_tls
 from swingpool_control.resources.metadata import Manifest
 from swingpool_control.vllm import connector, sleep, traces
 from swingpool_control.vllm.arguments import PROFILE_DIRECTORY
@@ -47,7 +48,7 @@ def environment(spec: InferenceClusterSpec, pool: Pool, *, service: str) -> list
 
 def volumes(spec: InferenceClusterSpec) -> list[Manifest]:
     """Return the volumes of a worker's pod."""
-    found: list[Manifest] = [{"name": "tmp", "emptyDir": {}}]
+    found: list[Manifest] = [{"name": "tmp", "emptyDir": {}}, *worker_tls.worker_volumes(spec)]
     if spec.engine.type is EngineType.VLLM:
         found += [
             {"name": "home", "emptyDir": {}},
@@ -61,7 +62,10 @@ def volumes(spec: InferenceClusterSpec) -> list[Manifest]:
 
 def mounts(spec: InferenceClusterSpec) -> list[Manifest]:
     """Return the volume mounts of a worker's container."""
-    found: list[Manifest] = [{"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108 - a volume of the pod's own
+    found: list[Manifest] = [
+        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod's own
+        *worker_tls.worker_mounts(spec),
+    ]
     if spec.engine.type is EngineType.VLLM:
         found += [
             {"name": "home", "mountPath": HOME},

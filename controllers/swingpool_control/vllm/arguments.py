@@ -9,7 +9,7 @@ from swingpool_control import names
 from swingpool_control.api.pools import CPU
 from swingpool_control.api.quantities import seconds
 from swingpool_control.api.v1alpha1 import EngineType, InferenceClusterSpec, Pool, SchedulingPolicy
-from swingpool_control.vllm import sleep, traces
+from swingpool_control.vllm import sleep, tls, traces
 from swingpool_control.vllm.connector import kv_transfer_config, version_of
 from swingpool_control.vllm.versions import Feature, has
 
@@ -31,6 +31,7 @@ def _serving(spec: InferenceClusterSpec) -> list[str]:
     arguments = ["--model", model.source or model.name]
     arguments += ["--served-model-name", model.name, *model.served_names]
     arguments += ["--host", "0.0.0.0", "--port", str(names.PORT_WORKER)]  # noqa: S104 - a pod's address is not known yet
+    arguments += tls.arguments(spec)
     if has(version_of(spec), Feature.SHUTDOWN_TIMEOUT):
         arguments += ["--shutdown-timeout", str(math.ceil(seconds(spec.engine.max_request_duration)))]
     if spec.engine.scheduling is SchedulingPolicy.PRIORITY:

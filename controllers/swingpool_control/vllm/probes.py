@@ -5,6 +5,7 @@ does one whose engine hangs. So the startup probe has one token generated, and t
 whose requests have not moved for minutes, however long they are: an engine that computes counts its iterations.
 """
 
+from swingpool_control.vllm import tls
 from swingpool_control.vllm.metrics import METRICS
 
 STALLED_S = 180
@@ -20,20 +21,33 @@ _PROGRESS = (
 )
 _UNDER_WAY = (METRICS["running"].names[0].name, METRICS["waiting"].names[0].name)
 
-STARTED = """
-import json,sys,urllib.request
-url=sys.argv[1]
-model=json.load(urllib.request.urlopen(url+"/v1/models",timeout=5))["data"][0]["id"]
-body=json.dumps({"model":model,"prompt":[5],"max_tokens":1,"ignore_eos":True}).encode()
-ask=urllib.request.Request(url+"/v1/completions",body,{"content-type":"application/json"})
-urllib.request.urlopen(ask,timeout=30).read()
+_TLS = """
+tls=None
+if url.startswith("https"):
+    import ssl
+    tls=ssl.create_default_context(cafile=own+"/ca.crt")
+    tls.check_hostname=False
+    tls.load_cert_chain(own+"/tls.crt",own+"/tls.key")
 """.strip()
-"""Python: exits with zero once the worker has generated a token. Its argument is the worker's URL."""
+"""Speaks to a worker with its own certificate, which is for no address."""
+
+STARTED = f"""
+import json,sys,urllib.request
+url,own=sys.argv[1:3]
+{_TLS}
+model=json.load(urllib.request.urlopen(url+"/v1/models",timeout=5,context=tls))["data"][0]["id"]
+body=json.dumps({{"model":model,"prompt":[5],"max_tokens":1,"ignore_eos":True}}).encode()
+ask=urllib.request.Request(url+"/v1/completions",body,{{"content-type":"application/json"}})
+urllib.request.urlopen(ask,timeout=30,context=tls).read()
+""".strip()
+"""Python: exits with zero once the worker has generated a token. Its arguments are the worker's URL and, with TLS,
+the directory of its certificate."""
 
 ALIVE = f"""
 import json,os,sys,time,urllib.request
-url,kept=sys.argv[1:3]
-page=urllib.request.urlopen(url+"/metrics",timeout={ANSWER_S}).read().decode()
+url,own,kept=sys.argv[1:4]
+{_TLS}
+page=urllib.request.urlopen(url+"/metrics",timeout={ANSWER_S},context=tls).read().decode()
 def total(*names):
     return sum(float(l.rsplit(" ",1)[1]) for l in page.splitlines() if l.split("{{")[0].split(" ")[0] in names)
 busy,moved,now=total{_UNDER_WAY!r},total{_PROGRESS!r},time.time()
@@ -46,15 +60,16 @@ if now-since>{STALLED_S}: sys.exit("no iteration in %d s while %d requests wait 
 """.strip()
 """Python: exits with one if requests are there and nothing has moved for STALLED_S.
 
-Its arguments are the worker's URL and a file of its own, in which it keeps what it saw.
+Its arguments are the worker's URL, the directory of its certificate, and a file of its own, in which it
+keeps what it saw.
 """
 
 
-def started_command(url: str) -> list[str]:
-    """Return the startup probe's command."""
-    return ["python3", "-I", "-c", STARTED, url]
+def started_command(url: str, *, own: str = tls.DIRECTORY) -> list[str]:
+    """Return the startup probe's command; `own` is where the worker's certificate lies, if the URL is one of TLS."""
+    return ["python3", "-I", "-c", STARTED, url, own]
 
 
-def alive_command(url: str, kept: str) -> list[str]:
-    """Return the liveness probe's command."""
-    return ["python3", "-I", "-c", ALIVE, url, kept]
+def alive_command(url: str, kept: str, *, own: str = tls.DIRECTORY) -> list[str]:
+    """Return the liveness probe's command; see `started_command`, and `kept` is a file of its own."""
+    return ["python3", "-I", "-c", ALIVE, url, own, kept]

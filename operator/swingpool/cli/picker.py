@@ -27,6 +27,12 @@ _DEFAULTS = PickerOptions(cluster="", namespace="", eds_file=Path(EDS_FILE))
     help="Read the workers from this JSON file instead of from the API server.",
 )
 @click.option(
+    "--inference-pool",
+    default="",
+    metavar="NAME",
+    help="Go by the priorities of the InferenceObjectives of this InferencePool. Default: by none.",
+)
+@click.option(
     "--spec-file",
     type=click.Path(path_type=Path, dir_okay=False),
     help="The cluster's spec as JSON, as far as requests are placed by it. Default: the API's own defaults.",
@@ -83,6 +89,19 @@ _DEFAULTS = PickerOptions(cluster="", namespace="", eds_file=Path(EDS_FILE))
     help="tls.crt and tls.key that they see. Default: no TLS, which few of them speak.",
 )
 @click.option(
+    "--worker-tls",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIRECTORY",
+    help="tls.crt and tls.key that workers see which speak TLS, and ca.crt, by which theirs are checked.",
+)
+@click.option(
+    "--worker-tls-name",
+    default=_DEFAULTS.worker_tls_name,
+    show_default=True,
+    metavar="NAME",
+    help="DNS name that workers' certificates are for.",
+)
+@click.option(
     "--http-port",
     type=click.IntRange(0, 65535),
     default=names.PORT_PICKER_HTTP,
@@ -133,6 +152,7 @@ def command(
     cluster: str,
     namespace: str,
     workers_file: Path | None,
+    inference_pool: str,
     spec_file: Path | None,
     profile_file: Path | None,
     kubeconfig: Path | None,
@@ -144,6 +164,8 @@ def command(
     grpc_socket: Path | None,
     gateway_port: int | None,
     gateway_certificate: Path | None,
+    worker_tls: Path | None,
+    worker_tls_name: str,
     http_port: int,
     http_host: str,
     envoy_admin: str,
@@ -173,6 +195,7 @@ def command(
         eds_file=eds_file,
         api_keys=api_keys,
         workers_file=workers_file,
+        inference_pool=inference_pool,
         spec_file=spec_file,
         profile_file=profile_file,
         kubeconfig=kubeconfig,
@@ -181,6 +204,8 @@ def command(
         http_host=http_host,
         gateway_port=gateway_port,
         gateway_certificate=gateway_certificate,
+        worker_tls=worker_tls,
+        worker_tls_name=worker_tls_name,
         http_port=http_port,
         envoy_admin=envoy_admin,
         request_log=request_log,

@@ -10,7 +10,7 @@ from lightkube.core.resource import ApiInfo, ResourceDef
 from lightkube.generic_resource import GenericNamespacedResource, GenericNamespacedStatus
 
 from swingpool_control import names
-from swingpool_control.resources import inference_pool
+from swingpool_control.resources import inference_objective, inference_pool
 
 _VERBS = ["delete", "get", "global_list", "global_watch", "list", "patch", "post", "put", "watch"]
 
@@ -55,6 +55,13 @@ INFERENCE_POOL = Kind(
     group=inference_pool.GROUP, version=inference_pool.VERSION, kind=inference_pool.KIND, plural=inference_pool.PLURAL
 )
 """Its CRD may be missing."""
+INFERENCE_OBJECTIVE = Kind(
+    group=inference_objective.GROUP,
+    version=inference_objective.VERSION,
+    kind=inference_objective.KIND,
+    plural=inference_objective.PLURAL,
+)
+"""So may this one's."""
 INFERENCE_CLUSTER = Kind(group=names.GROUP, version=names.VERSION, kind=names.KIND, plural=names.PLURAL)
 
 ALL = (
@@ -70,6 +77,7 @@ ALL = (
     LEASE,
     JOB,
     INFERENCE_POOL,
+    INFERENCE_OBJECTIVE,
     INFERENCE_CLUSTER,
 )
 

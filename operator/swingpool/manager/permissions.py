@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from swingpool_control import names
-from swingpool_control.resources import inference_pool
+from swingpool_control.resources import inference_objective, inference_pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,8 @@ PERMISSIONS: tuple[Permission, ...] = (
     Permission("rbac.authorization.k8s.io", "rolebindings", _OWN),
     Permission("policy", "poddisruptionbudgets", _OWN),
     Permission(inference_pool.GROUP, inference_pool.PLURAL, ("get", "create", "patch", "delete")),
-    # Also what the manager grants to pickers, which it may do only because it may do it itself: get, list, watch.
+    # What the manager grants to pickers, which it may do only because it may do it itself: get, list and watch.
+    Permission(inference_objective.GROUP, inference_objective.PLURAL, _READ),
     Permission("", "pods", (*_READ, "patch")),
     Permission("", "events", ("create",)),
 )

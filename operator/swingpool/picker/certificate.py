@@ -1,4 +1,4 @@
-"""The certificate of a listener of the picker's own: a mounted Secret, taken up anew when it changes."""
+"""Certificates of the picker's own: mounted Secrets, taken up anew when they change."""
 
 import asyncio
 import logging
@@ -11,20 +11,20 @@ log = logging.getLogger(__name__)
 
 
 class Certificate:
-    """The files tls.crt and tls.key of a directory.
+    """The files tls.crt and tls.key of a directory, which a listener shows.
 
     Raises:
         OSError: they cannot be read.
         ssl.SSLError: they hold no certificate and its key.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self._files = (directory / "tls.crt", directory / "tls.key")
+    def __init__(self, directory: Path, *, also: tuple[str, ...] = ()) -> None:
+        self._directory = directory
+        self._files = tuple(directory / name for name in ("tls.crt", "tls.key", *also))
         self._seen = self._text()
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context = self._made()
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self.context.set_alpn_protocols(["h2"])
-        self.context.load_cert_chain(*self._files)
+        self._load()
 
     async def follow(self) -> None:
         """Take up what changes, for new connections; until cancelled."""
@@ -39,10 +39,36 @@ class Certificate:
             if text == self._seen:
                 return
             self._seen = text
-            self.context.load_cert_chain(*self._files)
+            self._load()
             log.info("a new certificate is used")
         except OSError as error:  # ssl.SSLError is one
             log.warning("the certificate cannot be used, the one before stays: %s", error)
 
+    def _made(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.set_alpn_protocols(["h2"])
+        return context
+
+    def _load(self) -> None:
+        self.context.load_cert_chain(self._directory / "tls.crt", self._directory / "tls.key")
+
     def _text(self) -> tuple[bytes, ...]:
         return tuple(file.read_bytes() for file in self._files)
+
+
+class WorkerTls(Certificate):
+    """The same files, which workers are shown, and ca.crt, by which theirs are checked.
+
+    Args:
+        directory: where the three files lie.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, also=("ca.crt",))
+
+    def _made(self) -> ssl.SSLContext:
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+    def _load(self) -> None:
+        super()._load()
+        self.context.load_verify_locations(self._directory / "ca.crt")

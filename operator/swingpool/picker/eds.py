@@ -14,10 +14,14 @@ import orjson
 
 from swingpool.picker.fleet import Fleet
 from swingpool_control.resources.envoy import WORKERS_CLUSTER
+from swingpool_control.resources.envoy_worker_tls import OF_TLS
 
 log = logging.getLogger(__name__)
 
 _ASSIGNMENT = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+
+Host = tuple[str, bool]
+"""A worker's `ip:port`, and whether it speaks TLS."""
 
 
 class EdsFile:
@@ -28,20 +32,21 @@ class EdsFile:
         """Whether the file holds what the fleet holds."""
         self._path = path
         self._fleet = fleet
-        self._addresses: tuple[str, ...] | None = None
+        self._written: tuple[Host, ...] | None = None
         fleet.on_membership(self.follow)
 
     def follow(self) -> None:
-        """Write the file if the addresses differ from those written last."""
-        addresses = tuple(sorted(w.member.address for w in self._fleet.workers() if not w.member.deleting))
-        if addresses != self._addresses:
+        """Write the file if the workers differ from those written last."""
+        members = (worker.member for worker in self._fleet.workers() if not worker.member.deleting)
+        hosts = tuple(sorted((member.address, member.tls) for member in members))
+        if hosts != self._written:
             self.written = False
             try:
-                write(self._path, addresses)
+                write(self._path, hosts)
             except OSError as error:
                 log.error("Envoy's list of workers cannot be written: %s", error)
                 return
-            self._addresses = addresses
+            self._written = hosts
         self.written = True
 
 
@@ -51,9 +56,9 @@ def ensure(path: Path) -> None:
         write(path, ())
 
 
-def write(path: Path, addresses: Iterable[str]) -> None:
+def write(path: Path, hosts: Iterable[Host]) -> None:
     """Replace the list."""
-    resource = {"@type": _ASSIGNMENT, "cluster_name": WORKERS_CLUSTER, "endpoints": _endpoints(addresses)}
+    resource = {"@type": _ASSIGNMENT, "cluster_name": WORKERS_CLUSTER, "endpoints": _endpoints(hosts)}
     replace(path, {"resources": [resource]})
 
 
@@ -67,10 +72,11 @@ def replace(path: Path, content: dict[str, Any]) -> None:
     temporary.rename(path)
 
 
-def _endpoints(addresses: Iterable[str]) -> list[dict[str, Any]]:
-    endpoints = []
-    for address in addresses:
+def _endpoints(hosts: Iterable[Host]) -> list[dict[str, Any]]:
+    endpoints: list[dict[str, Any]] = []
+    for address, tls in hosts:
         host, _, port = address.rpartition(":")
         socket_address = {"address": host.strip("[]"), "port_value": int(port)}
-        endpoints.append({"endpoint": {"address": {"socket_address": socket_address}}})
+        found: dict[str, Any] = {"endpoint": {"address": {"socket_address": socket_address}}}
+        endpoints.append(found | ({"metadata": {"filter_metadata": OF_TLS}} if tls else {}))
     return [{"lb_endpoints": endpoints}] if endpoints else []

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from swingpool.picker.wire import BrokenError, ConnectError, HttpPool, Late, Response
+from swingpool.picker.wire import BrokenError, ConnectError, HttpPool, Late, Response, Tls
 from swingpool.picker.worker import Worker
 from swingpool_control.placement.openai import KV_TRANSFER
 
@@ -47,10 +47,16 @@ Told = Callable[[dict[str, Any]], None]
 
 
 class PrefillClient:
-    """Runs prefill legs over kept connections."""
+    """Runs prefill legs over kept connections.
 
-    def __init__(self, pool: HttpPool) -> None:
+    Args:
+        pool: the connections.
+        tls: how workers are spoken to that speak TLS.
+    """
+
+    def __init__(self, pool: HttpPool, tls: Tls | None = None) -> None:
         self._pool = pool
+        self._tls = tls
 
     async def run(
         self,
@@ -82,8 +88,11 @@ class PrefillClient:
         try:
             async with scope:
                 worker.legs.add(scope)
+                tls = self._tls if worker.member.tls else None
                 return _result(
-                    await self._pool.post(worker.member.address, path, body, headers, late=Late(answered, soon))
+                    await self._pool.post(
+                        worker.member.address, path, body, headers, late=Late(answered, soon), tls=tls
+                    )
                 )
         except TimeoutError:
             return Failed(why=worker.fault or f"no answer within {TIMEOUT_S:g} s")

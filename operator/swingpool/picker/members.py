@@ -21,6 +21,8 @@ class Member:
     deleting: bool = False
     generation: str = ""
     """Value of the generation label: workers of two generations cannot exchange KV cache."""
+    tls: bool = False
+    """Whether it speaks TLS, and takes those alone who show it a certificate."""
 
 
 Publish = Callable[[Sequence[Member]], None]

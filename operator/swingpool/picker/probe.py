@@ -8,11 +8,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 import aiohttp
 
 from swingpool.picker.fleet import Fleet
+from swingpool.picker.wire import Tls
 from swingpool.picker.worker import Worker
 from swingpool.telemetry.vllm_page import WorkerFigures, parse
 from swingpool_control.figures import Unknown
@@ -32,12 +34,22 @@ log = logging.getLogger(__name__)
 
 
 class Prober:
-    """Runs two tasks per worker; workers come and go with the fleet's membership."""
+    """Runs two tasks per worker; workers come and go with the fleet's membership.
 
-    def __init__(self, fleet: Fleet, session: aiohttp.ClientSession, *, on_scrape: Scraped) -> None:
+    Args:
+        fleet: the workers.
+        session: asks them.
+        on_scrape: told after each scrape.
+        tls: how those are asked that speak TLS.
+    """
+
+    def __init__(
+        self, fleet: Fleet, session: aiohttp.ClientSession, *, on_scrape: Scraped, tls: Tls | None = None
+    ) -> None:
         self._fleet = fleet
         self._session = session
         self._on_scrape = on_scrape
+        self._tls = tls
         self._tasks: dict[Worker, tuple[asyncio.Task[None], ...]] = {}
         fleet.on_membership(self.follow)
 
@@ -81,16 +93,25 @@ class Prober:
                 self._fleet.scraped(worker)
             await asyncio.sleep(SCRAPE_INTERVAL_S)
 
+    def _asked(self, worker: Worker, path: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        address = worker.member.address
+        if self._tls is None or not worker.member.tls:
+            return self._session.get(f"http://{address}{path}")
+        return self._session.get(
+            f"https://{address}{path}", ssl=self._tls.context, server_hostname=self._tls.server_name
+        )
+
     async def _health(self, worker: Worker) -> tuple[str, bool]:
         """Return what is wrong, empty if nothing, and whether it was silence, which may pass."""
-        url = f"http://{worker.member.address}/health"
         try:
-            async with asyncio.timeout(TIMEOUT_S), self._session.get(url) as response:
+            async with asyncio.timeout(TIMEOUT_S), self._asked(worker, "/health") as response:
                 if response.status == 200:
                     return "", False
                 return f"it answers /health with {response.status}", False
         except TimeoutError:
             return f"it has not answered /health within {TIMEOUT_S:g} s, {SILENCES} times in a row", True
+        except (aiohttp.ClientConnectorSSLError, aiohttp.ClientConnectorCertificateError) as error:
+            return f"no TLS with it: {error}", False
         except aiohttp.ClientConnectorError as error:
             return f"it cannot be connected to: {error.os_error.strerror or error.os_error}", False
         except aiohttp.ClientError as error:
@@ -99,9 +120,8 @@ class Prober:
 
     async def _scrape(self, worker: Worker) -> None:
         """Read the metrics; a failure says nothing of the worker's health, and leaves the figures to grow stale."""
-        url = f"http://{worker.member.address}/metrics"
         try:
-            async with asyncio.timeout(TIMEOUT_S), self._session.get(url) as response:
+            async with asyncio.timeout(TIMEOUT_S), self._asked(worker, "/metrics") as response:
                 if response.status != 200:
                     return
                 text = (await response.read()).decode(errors="replace")

@@ -7,7 +7,7 @@ import logging
 import signal
 import socket
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from aiohttp import web
 from swingpool.compiled import core
 from swingpool.kube import Kube
 from swingpool.picker import accesslog, eds, extproc, gateway, http, profiles, rpc
-from swingpool.picker.certificate import Certificate
+from swingpool.picker.certificate import Certificate, WorkerTls
 from swingpool.picker.drain import drain
 from swingpool.picker.fleet import Fleet
 from swingpool.picker.flow import Flow
@@ -27,6 +27,7 @@ from swingpool.picker.keys import ApiKeys
 from swingpool.picker.leg import PrefillClient
 from swingpool.picker.members import WorkerSource
 from swingpool.picker.metrics import RouterMetrics
+from swingpool.picker.objectives import Objectives
 from swingpool.picker.observe import observe
 from swingpool.picker.probe import Prober
 from swingpool.picker.request_log import RequestLog
@@ -35,13 +36,14 @@ from swingpool.picker.source_file import FileSource
 from swingpool.picker.source_kubernetes import KubernetesSource
 from swingpool.picker.tracing import SCOPE, Tracer
 from swingpool.picker.traffic import Traffic
-from swingpool.picker.wire import KEEP_ALIVE_S, HttpPool
+from swingpool.picker.wire import KEEP_ALIVE_S, HttpPool, Tls
 from swingpool.picker.worker import Worker
 from swingpool.telemetry.otlp import Exporter
 from swingpool.telemetry.vllm_page import WorkerFigures
 from swingpool_control import names
 from swingpool_control.observation import RouterObservation
 from swingpool_control.placement.dispatcher import Dispatcher
+from swingpool_control.placement.objectives import with_objectives
 from swingpool_control.resources.envoy import BUFFER_LIMIT_BYTES
 
 FIRST_PROBES_S = 3.0
@@ -64,6 +66,8 @@ class PickerOptions:
     """The performance profile that the spec names by a ConfigMap."""
     workers_file: Path | None = None
     """Read the workers from here instead of from the API server."""
+    inference_pool: str = ""
+    """InferencePool whose InferenceObjectives say priorities; empty for none."""
     kubeconfig: Path | None = None
     grpc_host: str = "127.0.0.1"
     grpc_port: int = names.PORT_PICKER_GRPC
@@ -73,6 +77,10 @@ class PickerOptions:
     """Where gateways of others ask; None for nowhere."""
     gateway_certificate: Path | None = None
     """Directory of the certificate that they see."""
+    worker_tls: Path | None = None
+    """Directory of the certificate that workers see, and of the CA of theirs; None if all speak plain HTTP."""
+    worker_tls_name: str = "worker"
+    """What workers' certificates are for."""
     http_host: str = "0.0.0.0"  # noqa: S104 - the manager and Prometheus reach it on the pod's address
     http_port: int = names.PORT_PICKER_HTTP
     envoy_admin: str = f"127.0.0.1:{names.PORT_ENVOY_ADMIN}"
@@ -98,23 +106,34 @@ async def run(options: PickerOptions) -> None:
             )
         )
         source: WorkerSource
+        objectives: Objectives | None = None
         if options.workers_file:
             source = FileSource(options.workers_file)
         else:
             kube = await stack.enter_async_context(Kube.load(options.kubeconfig))
             source = KubernetesSource(kube, namespace=options.namespace, cluster=options.cluster)
-        await Picker(options, source, session).serve(stop)
+            if options.inference_pool:
+                objectives = Objectives(kube, namespace=options.namespace, pool=options.inference_pool)
+        await Picker(options, source, session, objectives).serve(stop)
 
 
 class Picker:
     """One picker."""
 
-    def __init__(self, options: PickerOptions, source: WorkerSource, session: aiohttp.ClientSession) -> None:
+    def __init__(
+        self,
+        options: PickerOptions,
+        source: WorkerSource,
+        session: aiohttp.ClientSession,
+        objectives: Objectives | None = None,
+    ) -> None:
         self._options = options
         self._source = source
+        self._objectives = objectives
         self._session = session
         self._name = socket.gethostname()
         given = profiles.read(options.spec_file, options.profile_file)
+        self._classes = given.settings.classes
         self._fleet = Fleet(Dispatcher(given.settings), given.models)
         self._eds = eds.EdsFile(options.eds_file, self._fleet)
         self._metrics = RouterMetrics()
@@ -123,7 +142,9 @@ class Picker:
         self._generations = Generations(self._fleet)
         self._journal = Journal()
         self._fleet.on_membership(self._generations.forget_gone)
-        self._prober = Prober(self._fleet, session, on_scrape=self._scraped)
+        self._worker_tls = WorkerTls(options.worker_tls) if options.worker_tls else None
+        self._secure = Tls(self._worker_tls.context, options.worker_tls_name) if self._worker_tls else None
+        self._prober = Prober(self._fleet, session, on_scrape=self._scraped, tls=self._secure)
         self._request_log = _request_log(options.request_log)
         self._tracer = self._make_tracer()
         directory = options.gateway_certificate
@@ -162,8 +183,15 @@ class Picker:
     def _telling(self) -> list[Coroutine[None, None, None]]:
         """Return what goes on in the background."""
         exporter = self._tracer.exporter if self._tracer else None
-        followed = (self._request_log, exporter, self._certificate)
-        return [one.follow() for one in followed if one is not None]
+        followed = (self._request_log, exporter, self._certificate, self._worker_tls)
+        told = [one.follow() for one in followed if one is not None]
+        if self._objectives is not None:
+            told.append(self._objectives.follow(self._prioritise))
+        return told
+
+    def _prioritise(self, priorities: Mapping[str, int]) -> None:
+        self._fleet.dispatcher.reclassify(with_objectives(self._classes, priorities))
+        self._fleet.freed()
 
     def _make_tracer(self) -> Tracer | None:
         endpoint = self._options.otlp_traces_endpoint
@@ -191,7 +219,7 @@ class Picker:
         self._fleet.on_membership(lambda: pool.keep_only([one.member.address for one in self._fleet.workers()]))
         flow = Flow(
             self._fleet,
-            PrefillClient(pool),
+            PrefillClient(pool, self._secure),
             self._generations,
             self._traffic,
             self._journal,

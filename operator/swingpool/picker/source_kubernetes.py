@@ -55,4 +55,5 @@ def member_of(pod: Object) -> Member | None:
         ready=any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions),
         deleting=metadata(pod).get("deletionTimestamp") is not None,
         generation=labels_of(pod).get(names.LABEL_GENERATION, ""),
+        tls=names.LABEL_TLS in labels_of(pod),
     )

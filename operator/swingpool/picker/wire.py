@@ -5,6 +5,7 @@ The leg is on every request's way, and a general client costs more than all the 
 
 import asyncio
 import os
+import ssl
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -51,6 +52,15 @@ class Late:
     """Whether it should come soon, so that its server is let finish."""
 
 
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """How a worker is spoken to over TLS."""
+
+    context: ssl.SSLContext
+    server_name: str
+    """What its certificate must be for."""
+
+
 class HttpPool:
     """Connections to workers by address."""
 
@@ -58,7 +68,14 @@ class HttpPool:
         self._idle: dict[str, deque[_Connection]] = {}
 
     async def post(
-        self, address: str, path: str, body: bytes, headers: Mapping[str, str], *, late: Late | None = None
+        self,
+        address: str,
+        path: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        *,
+        late: Late | None = None,
+        tls: Tls | None = None,
     ) -> Response:
         """Send a body and return the answer; cancelling it closes the connection.
 
@@ -68,6 +85,7 @@ class HttpPool:
             body: what to send.
             headers: beside those that HTTP itself needs.
             late: told the answer if it was already on its way when this was cancelled.
+            tls: how the address is spoken to over TLS; None for plain text.
 
         Raises:
             ConnectError: nobody listens at the address, or it cannot be reached.
@@ -82,7 +100,7 @@ class HttpPool:
                 if connection.heard:
                     raise
                 # Closed by the worker while it was idle, most likely: a new connection tells.
-        return await self._exchange(address, await _connect(address), request, late)
+        return await self._exchange(address, await _connect(address, tls), request, late)
 
     async def _exchange(self, address: str, connection: "_Connection", request: bytes, late: Late | None) -> Response:
         try:
@@ -181,6 +199,9 @@ class _Connection(asyncio.Protocol):
 
     def _say_goodbye(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
+            if not self._transport.can_write_eof():  # over TLS one side cannot end alone
+                self.close()
+                return
             self._transport.write_eof()
             asyncio.get_running_loop().call_later(LINGER_S, self.close)
 
@@ -303,13 +324,21 @@ def _dechunked(received: bytearray) -> bytes | None:
         at = start + size + 2
 
 
-async def _connect(address: str) -> _Connection:
+async def _connect(address: str, tls: Tls | None = None) -> _Connection:
     host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            _, connection = await asyncio.get_running_loop().create_connection(_Connection, host.strip("[]"), int(port))
+            _, connection = await asyncio.get_running_loop().create_connection(
+                _Connection,
+                host.strip("[]"),
+                int(port),
+                ssl=tls.context if tls else None,
+                server_hostname=tls.server_name if tls else None,
+            )
     except TimeoutError as error:
         raise ConnectError(f"no connection within {CONNECT_TIMEOUT_S:g} s") from error
+    except ssl.SSLError as error:
+        raise ConnectError(f"no TLS with it: {error.reason or error}") from error
     except OSError as error:
         raise ConnectError(os.strerror(error.errno) if error.errno else str(error)) from error
     return connection

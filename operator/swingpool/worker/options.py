@@ -8,6 +8,7 @@ import argparse
 import json
 import math
 import os
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,11 +39,25 @@ class KVTransfer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """What it shows, and whom it believes."""
+
+    certificate: str
+    key: str
+    trust: str | None
+    """CAs of clients; None for the system's."""
+    clients: ssl.VerifyMode
+    """Whether clients must show a certificate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """Everything a simulated worker is told."""
 
     host: str
     port: int
+    tls: TlsFiles | None
+    """None for plain HTTP."""
     model_source: str
     served_names: tuple[str, ...]
     """At least one; the first is what answers call the model."""
@@ -83,6 +98,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
     return Options(
         host=known.host,
         port=known.port,
+        tls=_tls(known),
         model_source=known.model,
         served_names=served,
         max_model_len=_max_model_len(known.max_model_len, _whole_blocks(model, known.block_size)),
@@ -116,6 +132,11 @@ def _parser() -> argparse.ArgumentParser:
     same.add_argument("--served-model-name", nargs="+", metavar="NAME", help="names that clients may ask for")
     same.add_argument("--host", default="0.0.0.0", help="address to listen on")  # noqa: S104 - a server in a pod
     same.add_argument("--port", type=_port, default=names.PORT_WORKER, help="port to listen on; 0 for a free one")
+    same.add_argument("--ssl-certfile", metavar="FILE", help="speak TLS with this certificate")
+    same.add_argument("--ssl-keyfile", metavar="FILE", help="its key")
+    same.add_argument("--ssl-ca-certs", metavar="FILE", help="who signs clients' certificates")
+    same.add_argument("--ssl-cert-reqs", type=int, choices=(0, 1, 2), default=0, help="2: clients must show one")
+    same.add_argument("--enable-ssl-refresh", action="store_true", help=argparse.SUPPRESS)
     same.add_argument("--max-model-len", help="longest context in tokens; 4k means 4000, 4K means 4096")
     same.add_argument("--block-size", type=_count, default=16, help="tokens per KV block")
     same.add_argument("--kv-cache-dtype", default="auto")
@@ -145,6 +166,19 @@ def _parser() -> argparse.ArgumentParser:
     own.add_argument("--wake-delay", type=float, default=1.0, metavar="SECONDS", help="from sleep to serving")
     own.add_argument("--startup-delay", type=float, default=0.0, metavar="SECONDS", help="not ready for so long")
     return parser
+
+
+def _tls(known: argparse.Namespace) -> TlsFiles | None:
+    if known.ssl_certfile is None and known.ssl_keyfile is None:
+        return None
+    if known.ssl_certfile is None or known.ssl_keyfile is None:
+        raise OptionError("--ssl-certfile and --ssl-keyfile go together")
+    return TlsFiles(
+        certificate=known.ssl_certfile,
+        key=known.ssl_keyfile,
+        trust=known.ssl_ca_certs,
+        clients=ssl.VerifyMode(known.ssl_cert_reqs),
+    )
 
 
 def _dashes(argument: str) -> str:

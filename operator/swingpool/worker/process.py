@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import signal
+import ssl
 import time
 import uuid
 from contextlib import suppress
@@ -14,7 +15,7 @@ from aiohttp import web
 from swingpool.worker.driver import Driver
 from swingpool.worker.faults import Faults
 from swingpool.worker.metrics import Metrics
-from swingpool.worker.options import Options
+from swingpool.worker.options import Options, TlsFiles
 from swingpool.worker.server import SIMULATED_VERSION, Api
 from swingpool.worker.transfer import Holder, SideChannel
 from swingpool_control.engine.batching import BatchingEngine
@@ -72,7 +73,8 @@ class WorkerProcess:
             side_channel = self._driver.side_channel
             if side_channel is not None:
                 await side_channel.start()
-            await web.TCPSite(runner, options.host, options.port, backlog=1024).start()
+            secure = _secure(options.tls) if options.tls else None
+            await web.TCPSite(runner, options.host, options.port, backlog=1024, ssl_context=secure).start()
             self._announce()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), options.startup_delay_s)
@@ -144,6 +146,16 @@ class WorkerProcess:
         return SideChannel(
             holder, host=options.kv_transfer.side_channel_host, port=options.kv_transfer.side_channel_port
         )
+
+
+def _secure(files: TlsFiles) -> ssl.SSLContext:
+    """Return what makes a server of TLS as vLLM's does."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.certificate, files.key)
+    context.verify_mode = files.clients
+    if files.trust is not None:
+        context.load_verify_locations(files.trust)
+    return context
 
 
 def _limits(options: Options) -> Limits:

@@ -33,6 +33,67 @@ ROUTERS = [
         "lower-case letters",
         spec__router__builtIn={"apiKeys": {"secretName": "My Keys"}},
     ),
+    case(
+        "authorizer-without-scheme",
+        "spec.router.builtIn.authorizer.endpoint",
+        "must be grpc://HOST:PORT",
+        spec__router__builtIn={"authorizer": {"endpoint": "authorizer:9191"}},
+    ),
+    case(
+        "authorizer-at-no-port",
+        "spec.router.builtIn.authorizer.endpoint",
+        "must be grpc://HOST:PORT",
+        spec__router__builtIn={"authorizer": {"endpoint": "grpc://authorizer:65536"}},
+    ),
+    case(
+        "authorizer-in-no-time",
+        "spec.router.builtIn.authorizer.timeout",
+        "longer than zero",
+        spec__router__builtIn={"authorizer": {"endpoint": "grpc://authorizer:9191", "timeout": "0s"}},
+    ),
+    case(
+        "authorizer-takes-the-body-s-type",
+        "spec.router.builtIn.authorizer.credentials[0]",
+        "is no credential",
+        spec__router__builtIn={"authorizer": {"endpoint": "grpc://authorizer:9191", "credentials": ["content-type"]}},
+    ),
+    case(
+        "credential-in-capitals",
+        "spec.router.builtIn.authorizer.credentials[0]",
+        "in lower case",
+        spec__router__builtIn={"authorizer": {"endpoint": "grpc://authorizer:9191", "credentials": ["X-API-Key"]}},
+    ),
+    case(
+        "keys-and-an-authorizer",
+        "spec.router.builtIn.authorizer",
+        "at most one of apiKeys and authorizer",
+        spec__router__builtIn={
+            "apiKeys": {"secretName": "keys"},
+            "authorizer": {"endpoint": "grpc://authorizer:9191"},
+        },
+    ),
+    case(
+        "workers-without-certificate",
+        "spec.router.builtIn.workerTls.secretName",
+        "Required value",
+        spec__router__builtIn={"workerTls": {"clientSecretName": "router"}},
+    ),
+    case(
+        "workers-of-no-name",
+        "spec.router.builtIn.workerTls.serverName",
+        "must be a DNS name",
+        spec__router__builtIn={
+            "workerTls": {"secretName": "workers", "clientSecretName": "router", "serverName": "*.workers"}
+        },
+    ),
+    case(
+        "workers-that-sleep-behind-tls",
+        "spec.router.builtIn.workerTls",
+        "set reserve to 0",
+        spec__engine__kvTransfer={"buffer": "Host"},
+        spec__pools__0__replicas={"reserve": 1},
+        spec__router__builtIn={"workerTls": {"secretName": "workers", "clientSecretName": "router"}},
+    ),
     case("external-router-undescribed", "spec.router.external", "external: {}", spec__router={"type": "External"}),
     case("external-settings-of-built-in", "spec.router.external", "set type to External", spec__router__external={}),
     case(

@@ -160,9 +160,32 @@ def test_what_users_are_shown_is_accepted(plane: ControlPlane, place: str) -> No
             }
         },
         {"spec__engine__modelCache": {"sizeLimit": "200Gi"}},
+        {"spec__router__builtIn": {"authorizer": {"endpoint": "grpc://authorizer.security:9191"}}},
+        {
+            "spec__router__builtIn": {
+                "authorizer": {
+                    "endpoint": "http://authorizer.security/v1/check",
+                    "timeout": "250ms",
+                    "failureMode": "Allow",
+                    "credentials": ["authorization", "x-api-key"],
+                }
+            }
+        },
+        {"spec__router__builtIn": {"workerTls": {"secretName": "certificates", "clientSecretName": "certificates"}}},
         {"metadata__name": "c" * 40, "spec__pools__0__name": "p" * 20},
     ],
-    ids=["one-swing-pool", "external-replicas", "fixed", "external-router", "amd", "cache", "longest-names"],
+    ids=[
+        "one-swing-pool",
+        "external-replicas",
+        "fixed",
+        "external-router",
+        "amd",
+        "cache",
+        "by-grpc",
+        "by-http",
+        "worker-tls",
+        "longest-names",
+    ],
 )
 def test_accepted(plane: ControlPlane, changes: dict[str, Any]) -> None:
     _accepted(plane, changed(smallest(), **changes))

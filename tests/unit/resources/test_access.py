@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swingpool_control import names
 from swingpool_control.resources.envoy import bootstrap
 from swingpool_control.resources.envoy_settings import EnvoySettings, TenantLimit
 from tests.support.resource_specs import child, container_of, pod_of, render, spec_of
@@ -69,3 +70,26 @@ def _limit(config: Any) -> Any:
 
 def _rate(bucket: Any) -> float:
     return float(bucket["tokens_per_fill"]) / float(bucket["fill_interval"].removesuffix("s"))
+
+
+ASKED = {"builtIn": {"authorizer": {"endpoint": "http://authorizer.security:8080/v1/check/", "timeout": "250ms"}}}
+
+
+def test_an_authorizer_stands_before_all_that_decides() -> None:
+    config = json.loads(
+        child(render(spec_of("minimal", router=ASKED)), "ConfigMap", "chat-router")["data"]["envoy.json"]
+    )
+    names_of = [one["name"] for one in _manager(config)["http_filters"]]
+    first = ["envoy.filters.http.health_check", "envoy.filters.http.ext_authz", "swingpool.credentials"]
+    assert names_of[:4] == [*first, "envoy.filters.http.ext_proc"]
+    asked = _manager(config)["http_filters"][1]["typed_config"]
+    assert asked["failure_mode_allow"] is False
+    assert "with_request_body" not in asked
+    assert asked["http_service"]["path_prefix"] == "/v1/check"
+    assert asked["http_service"]["server_uri"]["timeout"] == "0.25s"
+    [cluster] = [one for one in config["static_resources"]["clusters"] if one["name"] == "authorizer"]
+    [endpoint] = cluster["load_assignment"]["endpoints"][0]["lb_endpoints"]
+    place = endpoint["endpoint"]["address"]["socket_address"]
+    assert place == {"address": "authorizer.security", "port_value": 8080}
+    [strip] = _manager(config)["early_header_mutation_extensions"]
+    assert {"remove": names.HEADER_TENANT} in strip["typed_config"]["mutations"]

@@ -28,6 +28,15 @@ def test_it_names_the_picker_and_the_workers() -> None:
     assert (asked["name"], asked["port"]["number"]) == ("chat-picker", service["spec"]["ports"][0]["port"])
 
 
+def test_the_picker_may_read_priorities_where_there_is_a_pool() -> None:
+    found = render(spec_of("minimal", router=ASKED))
+    rules = child(found, "Role", "chat-router")["rules"]
+    assert {one for rule in rules for one in rule["resources"]} == {"pods", "inferenceobjectives"}
+    assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
+    arguments = container_of(pod_of(found, "chat-router"), "picker")["args"]
+    assert arguments[arguments.index("--inference-pool") + 1] == "chat"
+
+
 def test_the_picker_listens_with_the_mounted_certificate() -> None:
     pod = pod_of(render(spec_of("minimal", router=ASKED)), "chat-router")
     picker = container_of(pod, "picker")
