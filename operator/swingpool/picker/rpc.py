@@ -7,7 +7,7 @@ import ssl
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from swingpool.picker.header_blocks import Headers
 from swingpool.picker.http2 import Connection, Receiver, Stream
@@ -105,7 +105,8 @@ class Server:
         loop = asyncio.get_running_loop()
         self._soon = loop.call_soon
         server = await loop.create_server(self._connected, host, port, backlog=1024, ssl=tls)
-        self._server, self.port = server, int(server.sockets[0].getsockname()[1])
+        sockets: Any = server.sockets  # uvloop's is no tuple, as it says, and compiled code minds
+        self._server, self.port = server, int(sockets[0].getsockname()[1])
 
     async def start_at(self, path: Path) -> None:
         """Listen on a Unix socket, in place of one that was left behind there.
