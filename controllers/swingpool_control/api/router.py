@@ -80,11 +80,18 @@ class RequestClass(ApiModel):
         ClassName,
         Field(
             description="A request names its class in the header x-gateway-inference-objective. Requests that name "
-            "none, or one that is not listed, are of the class `standard`, which need not be listed."
+            "none, or one that is neither listed nor an InferenceObjective of the cluster's InferencePool, are of the "
+            "class `standard`, which need not be listed."
         ),
     ]
     priority: Annotated[
-        int, Field(ge=-1000, le=1000, description="Classes of higher priority go first, and are refused last.")
+        int,
+        Field(
+            ge=-1000,
+            le=1000,
+            description="Classes of higher priority go first, and are refused last. An InferenceObjective of the "
+            "class's name, of the cluster's InferencePool, says it instead.",
+        ),
     ] = 0
     ttft: Annotated[
         PositiveDuration | None,

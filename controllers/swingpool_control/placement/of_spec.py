@@ -12,7 +12,7 @@ from swingpool_control.sizing.objectives import by_percentile
 
 ITL_SHARE = 0.9
 """Share of the objective up to which residents may wait for a prompt at any time: the model may be off by the rest."""
-OVER_SHARE = 0.09
+OVER_SHARE = 0.08
 """Share, of the times between tokens that may be longer than the objective, that deflection may use."""
 
 

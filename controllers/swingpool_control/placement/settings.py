@@ -46,7 +46,7 @@ class PlacementSettings:
     saving_weight: float = 5.0
     """What a second of a prefill worker's time is worth against a second of a request's wait: at 0 a prompt waits for a
     worker that has its prefix only if it is served sooner there."""
-    resident_weight: float = 0.04
+    resident_weight: float = 0.02
     """What a second's wait of one whose tokens a decode worker generates counts against a prompt that is computed there
     sooner than elsewhere."""
     prefix_ttl_s: float = 600.0
