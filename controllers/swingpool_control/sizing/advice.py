@@ -3,9 +3,11 @@
 The swing loop weighs the next seconds, and acts on slight advantages only after long. What lasts for a minute is
 weighed here, by the share that so many workers of a role will let be late. Three in prefill may make more prompts
 late than nine in decode do answers, though both are as busy: many workers share one queue, and decode is slow only when
-it is nearly full.
+it is nearly full. It also says for which role more workers would help nothing: what the next seconds show of it is then
+chance, or one worker's trouble, and needs more evidence.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -17,16 +19,24 @@ from swingpool_control.sizing.demand import Demand
 from swingpool_control.sizing.history import Series
 from swingpool_control.sizing.need import Need
 from swingpool_control.sizing.pools import PoolFacts
-from swingpool_control.sizing.rates import HANDOVER
+from swingpool_control.sizing.rates import HANDOVER, PERCENTILES
 from swingpool_control.sizing.traffic import Traffic
 from swingpool_control.swing.guards import ROLES, other, serving
 from swingpool_control.view import ClusterView
 
-GAIN = 0.003
-"""Share of requests that must no longer be late for workers to move: noise about the best split is less."""
+GAIN = 0.5
+"""Share of what the objectives let be late that must be saved for workers to move: less than that mends nothing that a
+user asked for, and half a minute shows so much by chance."""
 
 SURE = 1.05
-"""What must hold: with so much less the present roles are as bad still, and with so much more others are as good."""
+"""What must hold at the least: with so much less the present roles are as bad still, and with so much more others are
+as good; more where half a minute has few requests, whose number is chance (`_sure`)."""
+
+LATELY_S = 30.0
+"""Over which what came of late was counted, at the least."""
+
+SHARE = 0.2
+"""Share of what is late now that must be saved: else lateness goes from one role to the other."""
 
 LEAST = 0.0005
 """Share of requests for which one worker more moves with others."""
@@ -46,15 +56,18 @@ Counts = Mapping[tuple[str, str], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """Workers that should change to a role."""
+    """Workers that should change to a role, and the roles that no worker should change to."""
 
-    to_role: str
-    workers: int
+    to_role: str = ""
+    workers: int = 0
+    """0 if none should."""
     since_unix_s: float
     """Since when it is so."""
-    lasts: bool
+    lasts: bool = False
     """Whether that is long enough to act on it."""
-    reason: str
+    reason: str = ""
+    needless: tuple[str, ...] = ()
+    """Roles to which no move would save what is worth one, even if more comes than came of late."""
 
 
 def lately(came: ComingMemory, seen: Demand | Unknown, traffic: Traffic, *, soon: Need | None = None) -> Need | None:
@@ -86,7 +99,7 @@ def of(
     *,
     now_unix_s: float,
 ) -> Advice | None:
-    """Return which workers should change their role, None if none should.
+    """Return which workers should change their role, if any should, and to which none should; None: not known.
 
     Args:
         view: the cluster.
@@ -100,12 +113,16 @@ def of(
     if need is None or not all(any(its == role and count for (_, its), count in counts.items()) for role in ROLES):
         return None
     most = sum(counts.values())
-    fewer = _Late(view, facts, traffic, need.scaled(1 / SURE), most=most)
-    more = _Late(view, facts, traffic, need.scaled(SURE), most=most)
+    sure = _sure(traffic, need)
+    fewer = _Late(view, facts, traffic, need.scaled(1 / sure), most=most)
+    more = _Late(view, facts, traffic, need.scaled(sure), most=most)
     now = {role: fewer.share(role, counts) for role in ROLES}
-    moved, then = min((_best(facts, counts, more, role) for role in ROLES), key=lambda one: sum(one[1].values()))
-    if moved is None or sum(then.values()) > sum(now.values()) - GAIN:
-        return None
+    options = {role: _best(facts, counts, more, role) for role in ROLES}
+    stays = sum(more.share(role, counts) for role in ROLES)
+    needless = tuple(role for role, (_, shares) in options.items() if not _saves(view, stays, shares))
+    moved, then = min(options.values(), key=lambda one: sum(one[1].values()))
+    if moved is None or not _saves(view, sum(now.values()), then):
+        return Advice(since_unix_s=now_unix_s, needless=needless)
     same = before is not None and before.to_role == moved[0]
     since_unix_s = before.since_unix_s if same and before is not None else now_unix_s
     what = "one worker" if moved[1] == 1 else f"{moved[1]} workers"
@@ -115,9 +132,25 @@ def of(
         workers=moved[1],
         since_unix_s=since_unix_s,
         lasts=now_unix_s - since_unix_s >= LASTS_S,
+        needless=needless,
         reason=f"by the last half minute {told[ROLES[0]]} and {told[ROLES[1]]} will be late; with {what} moved to "
         f"{moved[0]} {then[ROLES[0]]:.1%} and {then[ROLES[1]]:.1%}",
     )
+
+
+def _sure(traffic: Traffic, need: Need) -> float:
+    """Return by what factor what came of late may be off: by one standard deviation of chance."""
+    lengths = traffic.lengths
+    square = sum(one.weight * one.prompt_tokens**2 for one in lengths.bins) / lengths.weight
+    spread = traffic.arrival_scv + max(0.0, square / max(1.0, lengths.mean_prompt_tokens) ** 2 - 1.0)
+    return max(SURE, 1.0 + math.sqrt(spread / max(1.0, LATELY_S * need.decode_per_s)))
+
+
+def _saves(view: ClusterView, late: float, then: Mapping[str, float]) -> bool:
+    """Whether so much less would be late that it is worth a move."""
+    asked = view.spec.objectives
+    level = max(PERCENTILES[name] for one in (asked.ttft, asked.itl) for name in objectives.by_percentile(one))
+    return sum(then.values()) <= late - max(GAIN * (1.0 - level), SHARE * late)
 
 
 class _Late:

@@ -28,6 +28,10 @@ OBSERVATIONS = 2
 LONGEST_S = 2.0
 """What one observation counts for at most."""
 
+DOUBT = 8.0
+"""By how much less an observation counts where sizing says that more workers would not help the role with what came of
+late, and what comes has not turned: then it is chance, or one worker's trouble."""
+
 REVERSAL = 0.5
 """Share of requests that the way back must save right after a move before it speaks for itself."""
 
@@ -50,7 +54,13 @@ class Evidence:
 
 
 def gather(
-    before: Evidence, *, workers: int, saving: float, past_s: float, since_reverse_s: float = math.inf
+    before: Evidence,
+    *,
+    workers: int,
+    saving: float,
+    past_s: float,
+    doubted: bool = False,
+    since_reverse_s: float = math.inf,
 ) -> Evidence:
     """Return the evidence after one more observation.
 
@@ -59,11 +69,13 @@ def gather(
         workers: how many would move; 0 if that is not worth it.
         saving: share of requests that would no longer be late; negative if more would be.
         past_s: since the observation before.
+        doubted: whether sizing says that more workers would not help the role.
         since_reverse_s: how long ago the last move was, if it was the other way; infinity if it was not.
     """
     beyond = saving - REVERSAL * math.exp(-max(0.0, since_reverse_s) / REVERSAL_S)
     weight = beyond * abs(beyond) / SCALE * min(LONGEST_S, max(0.0, past_s))
-    gathered = max(0.0, before.gathered + max(-MOST, min(MOST, weight)))
+    counted = max(-MOST, min(MOST, weight)) / (DOUBT if doubted and weight > 0 else 1.0)
+    gathered = max(0.0, before.gathered + counted)
     if workers == 0 or saving < LEAST_SAVING:
         return Evidence(to_role=before.to_role, gathered=min(gathered, before.gathered))
     return Evidence(

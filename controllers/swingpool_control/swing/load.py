@@ -44,6 +44,8 @@ class Seat:
     """Tokens that it generates for them, by the performance model."""
     kv_tokens: float
     """KV cache that it holds, in tokens; 0 where it does not tell."""
+    blocked: bool = False
+    """Whether it computes nothing until others have fetched what it computed; then nothing counts as waiting for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,8 @@ class Asked:
     """How long a prompt may wait."""
     cached_share: float = 0.0
     """Share of prompt tokens found in prefix caches, 0-1."""
+    turned: bool = False
+    """Whether what arrives has just changed by more than chance explains."""
 
 
 def load(role: str, seats: Sequence[Seat], asked: Asked) -> float:

@@ -29,6 +29,10 @@ CERTAIN = 2.0
 FIRST_S = 1.0
 """What the first observation counts for."""
 
+KEPT = 0.5
+"""Share of a worker's KV cache from which on prompts that are computed, and wait to be fetched, are what keeps a full
+worker from computing others."""
+
 LEAST_S, LONGEST_S = 0.5, 5.0
 """Between the observations by which growth is judged."""
 
@@ -94,7 +98,7 @@ def weigh(
     decoders = [seat for seat in seats if seat.role == names.ROLE_DECODE]
     decoding = seen.at_unix_s, counted_sequences(decoders)
     growth_per_s = _growth_per_s(memory.decoding, decoding, seen.requests_per_s)
-    asked = _asked(view, memory, seen, decoders, growth_per_s=growth_per_s)
+    asked = _asked(view, memory, seen, seats, growth_per_s=growth_per_s)
     loads = roles.loads(seats, asked)
     dead_band = view.spec.scaling.stabilization.dead_band_percent / 100
     options = roles.decide(seats, asked, dead_band=dead_band)
@@ -108,7 +112,8 @@ def weigh(
         decoding=decoding,
         weighed_unix_s=seen.at_unix_s,
         evidence=tuple(
-            _gather(memory, role, options.get(role), past_s=past_s, now_unix_s=now_unix_s) for role in ROLES
+            _gather(memory, role, options.get(role), turned=asked.turned, past_s=past_s, now_unix_s=now_unix_s)
+            for role in ROLES
         ),
         balance=balance.judge(seats, asked, loads, memory.balance, now_unix_s=now_unix_s),
     ), outlook
@@ -130,7 +135,7 @@ def advised(memory: SwingMemory, outlook: Outlook) -> tuple[roles.Move, ...]:
     Nobody moves while their own role is short by what the newest observation shows.
     """
     advice = memory.advice
-    if advice is None or not advice.lasts or outlook.loads[guards.other(advice.to_role)] >= SHORT:
+    if advice is None or not advice.workers or not advice.lasts or outlook.loads[guards.other(advice.to_role)] >= SHORT:
         return ()
     gives = [seat for seat in outlook.seats if seat.role == guards.other(advice.to_role)]
     movable = sorted((seat for seat in gives if seat.movable), key=lambda seat: (seat.held, seat.uid))
@@ -139,15 +144,17 @@ def advised(memory: SwingMemory, outlook: Outlook) -> tuple[roles.Move, ...]:
 
 
 def _gather(
-    memory: SwingMemory, role: str, option: roles.Option | None, *, past_s: float, now_unix_s: float
+    memory: SwingMemory, role: str, option: roles.Option | None, *, turned: bool, past_s: float, now_unix_s: float
 ) -> Evidence:
     if option is None:
         return Evidence(to_role=role)
+    doubted = not turned and memory.advice is not None and role in memory.advice.needless
     return evidence.gather(
         next((one for one in memory.evidence if one.to_role == role), Evidence(to_role=role)),
         workers=len(option.uids) if option.worthwhile else 0,
         saving=option.saving,
         past_s=past_s,
+        doubted=doubted,
         since_reverse_s=_since_reverse_s(memory.flips, role, now_unix_s),
     )
 
@@ -158,9 +165,10 @@ def _since_reverse_s(flips: tuple[FlipRecord, ...], role: str, now_unix_s: float
     return math.inf if last is None or last.to == role else now_unix_s - records.decided_unix_s(last)
 
 
-def _asked(
-    view: ClusterView, memory: SwingMemory, now: Demand, decoders: Sequence[Seat], *, growth_per_s: float
-) -> Asked:
+def _asked(view: ClusterView, memory: SwingMemory, now: Demand, seats: Sequence[Seat], *, growth_per_s: float) -> Asked:
+    decoders = [seat for seat in seats if seat.role == names.ROLE_DECODE]
+    computing = [seat for seat in seats if seat.role == names.ROLE_PREFILL]
+    blocked = sum(seat.blocked for seat in computing) / max(1, len(computing))
     bound = sum(sight.pending_prefill_tokens for sight in observed(view).values())
     cached, spread = 0.0, 2.0
     if not isinstance(view.router, Unknown):
@@ -184,13 +192,14 @@ def _asked(
         growth_per_s *= lasting
     return Asked(
         prompt_tokens_per_s=arriving.prompt_tokens_per_s * (1.0 - cached),
-        queued_tokens=max(0.0, now.pending_tokens - bound),
+        queued_tokens=max(0.0, now.pending_tokens - bound) * (1.0 - blocked),
         output_tokens_per_s=max(generated, wanted),
         sequences=sequences,
         kv_tokens=sum(min(seat.kv_tokens, seat.capacity.kv_tokens) for seat in decoders),
         growth_per_s=growth_per_s,
         ttft_s=objectives.mean_ttft_s(view.spec.objectives),
         cached_share=cached,
+        turned=arriving.turned,
     )
 
 
@@ -249,17 +258,29 @@ def _seat(
     rested = now_unix_s - records.last_change_unix_s(memory.flips, worker) >= dwell_s
     sight = observed(view).get(worker.pod)
     sequences = 0.0 if sight is None else _sequences(sight)
+    kv_tokens = 0.0 if sight is None else _told(sight.kv_usage) * able.kv_tokens / capacity.KV_FILL
+    waiting_tokens = 0.0 if sight is None else max(0.0, sight.pending_prefill_tokens)
+    blocked = target == names.ROLE_PREFILL and _is_blocked(able, kv_tokens, waiting_tokens)
     return Seat(
         uid=worker.uid,
         role=target,
         movable=serves and not changing and rested and worker.pool in swing_pools(view),
         held=held(view, worker),
         capacity=able,
-        waiting_tokens=0.0 if sight is None else max(0.0, sight.pending_prefill_tokens),
+        waiting_tokens=0.0 if blocked else waiting_tokens,
         sequences=sequences,
         tokens_per_s=_tokens_per_s(view, memory, worker, sequences),
-        kv_tokens=0.0 if sight is None else _told(sight.kv_usage) * able.kv_tokens / capacity.KV_FILL,
+        kv_tokens=kv_tokens,
+        blocked=blocked,
     )
+
+
+def _is_blocked(able: Capacity, kv_tokens: float, waiting_tokens: float) -> bool:
+    """Tell whether a prefill worker's KV cache is full of prompts that are computed and wait to be fetched.
+
+    What waits there then waits for decode workers, which more prefill workers would not make any faster.
+    """
+    return kv_tokens >= able.kv_tokens and kv_tokens - waiting_tokens >= KEPT * able.kv_tokens
 
 
 def _sequences(sight: WorkerObservation) -> float:

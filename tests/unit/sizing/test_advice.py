@@ -9,6 +9,7 @@ from swingpool_control.sizing import advice, pools
 from swingpool_control.sizing.need import Need
 from swingpool_control.sizing.traffic import Traffic, one_length
 from swingpool_control.swing import step as swing
+from swingpool_control.swing.guards import ROLES
 from swingpool_control.swing.memory import SwingMemory
 from tests.unit.swing.fleet import T0, Fleet, spec
 
@@ -37,7 +38,9 @@ def said(
     view = made.view()
     facts = pools.of(view, traffic=TRAFFIC)
     need = Need(prefill_per_s=prefill_per_s, decode_per_s=decode_per_s, kv_tokens=0.0)
-    return advice.of(view, facts, TRAFFIC, need, before, now_unix_s=T0 + at_s)
+    found = advice.of(view, facts, TRAFFIC, need, before, now_unix_s=T0 + at_s)
+    assert found is not None
+    return found if found.workers else None
 
 
 def test_the_role_that_lacks_workers_gets_as_many_as_even_it_out() -> None:
@@ -56,6 +59,19 @@ def test_the_role_that_lacks_workers_gets_as_many_as_even_it_out() -> None:
 @pytest.mark.parametrize(("prefill", "need"), [(5, 6.0), (2, 1.0), (2, 100.0)])
 def test_what_is_even_has_slack_or_cannot_be_mended_stays(prefill: int, need: float) -> None:
     assert said(fleet(prefill, 10 - prefill), need, need) is None
+
+
+def test_it_says_which_roles_need_no_more() -> None:
+    for made, per_s, needless in (
+        (fleet(2, 8), 9.0, {names.ROLE_DECODE}),
+        (fleet(5, 5), 1.0, {*ROLES}),
+        (fleet(5, 5), 100.0, {*ROLES}),  # where both drown no move helps
+    ):
+        view = made.view()
+        need = Need(prefill_per_s=per_s, decode_per_s=per_s, kv_tokens=0.0)
+        found = advice.of(view, pools.of(view, traffic=TRAFFIC), TRAFFIC, need, None, now_unix_s=T0)
+        assert found is not None
+        assert set(found.needless) == needless
 
 
 def test_nothing_is_said_of_nothing() -> None:

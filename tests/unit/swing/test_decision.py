@@ -167,11 +167,11 @@ def test_one_hot_worker_is_skew_all_of_them_are_a_shortage(role: str) -> None:
         assert {item.since_unix_s for item in again} == {5.0}
 
 
-def watch(savings: list[float], *, since_reverse_s: float = math.inf) -> list[bool]:
+def watch(savings: list[float], *, since_reverse_s: float = math.inf, doubted: bool = False) -> list[bool]:
     """Whether each of a row of observations would move workers."""
     known, found = Evidence(to_role=PREFILL), []
     for saving in savings:
-        known = gather(known, workers=1, saving=saving, past_s=1.0, since_reverse_s=since_reverse_s)
+        known = gather(known, workers=1, saving=saving, past_s=1.0, doubted=doubted, since_reverse_s=since_reverse_s)
         found.append(is_enough(known))
     return found
 
@@ -198,6 +198,12 @@ def test_the_way_back_takes_more() -> None:
     back = watch([1.0] * 60, since_reverse_s=0.0).index(True)
     assert back > there
     assert watch([1.0] * 60, since_reverse_s=3600.0).index(True) == there
+
+
+def test_what_sizing_doubts_must_last_but_a_plain_need_is_acted_on_all_the_same() -> None:
+    sure, doubted = (watch([2.0] * 60, doubted=doubt).index(True) for doubt in (False, True))
+    assert doubted >= 5 * sure
+    assert watch([50.0] * 3, doubted=True) == [False, True, True]
 
 
 @given(st.integers(0, 9), st.integers(0, 9))
