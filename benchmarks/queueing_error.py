@@ -8,8 +8,11 @@ A percentile of a simulation has an error of its own, the larger the burstier an
 small. Gaps and lengths are drawn evenly from their distributions and shuffled, so that each run has the load that it
 should have. And the work that a run's requests had to wait for is compared with what it is in the long run, which is
 known exactly (a control variate, as a ratio). What error is left is told beside the difference, with 95% confidence
-over the seeds. Where it is larger than the narrowest bar, the point is simulated anew with more requests, again and
-again, until the seeds agree or a limit is reached; the prediction plays no part in that.
+over the seeds. Where it is larger than half the narrowest bar, the point is simulated anew with more requests, again
+and again, until the seeds agree or a limit is reached; the prediction plays no part in that.
+
+TTFT's percentile is that of all seeds' requests together: a burst that comes once in several runs has its weight in it,
+which the mean of the runs' percentiles would get wrong. Its error comes from leaving out each seed in turn (jackknife).
 """
 
 import math
@@ -36,7 +39,15 @@ from swingpool_control.simulation.policies.live import Features, Live
 from swingpool_control.simulation.settings import Settings
 from swingpool_control.simulation.traffic import Arrival
 from swingpool_control.sizing import workload
-from swingpool_control.sizing.queueing import Floats, Group, Prediction, decode_rate, predict, prefill_rate, prompt_work
+from swingpool_control.sizing.queueing import (
+    Floats,
+    Group,
+    Prediction,
+    predict,
+    prefill_rate,
+    prompt_work,
+    sustained_decode_rate,
+)
 from swingpool_control.sizing.traffic import LengthBin, Lengths, Traffic, lengths_of
 
 TRACES = {kind: f"traces/AzureLLMInferenceTrace_{kind}.csv" for kind in ("conv", "code")}
@@ -58,8 +69,8 @@ WARM_UP = 0.1
 """Share of each simulation's requests that fill the queues and are not counted."""
 REQUESTS = 1200
 """Of each simulation at Poisson arrivals and moderate load."""
-AGREED = 0.10
-"""Half the width of the confidence interval, as a share, from which on seeds agree: the narrowest of the bars."""
+AGREED = 0.05
+"""Half the width of the confidence interval, as a share, from which on seeds agree: half the narrowest bar."""
 MORE = 4
 """How many times as many requests the next attempt has where they do not."""
 ATTEMPTS = 3
@@ -181,7 +192,7 @@ class Judge:
         )
         prefill = Group(model=model, workers=point.prefill)
         rate = point.load * prefill_rate(prefill, traffic)
-        decode = max(1, math.ceil(rate / (decode_rate(model, traffic) * point.decode_load)))
+        decode = max(1, math.ceil(rate / (sustained_decode_rate(model, traffic) * point.decode_load)))
         found = predict(traffic.at_rate(rate), prefill=(prefill,), decode=(Group(model=model, workers=decode),))
         return found, rate, decode
 
@@ -199,15 +210,17 @@ class Judge:
         return ttft, itl, count
 
     def _over_seeds(self, point: Point, rate: float, decode: int, count: int) -> tuple[Found, Found]:
-        ttft, itl = [], []
+        first_s, found_s, itl = [], [], []
         for seed in range(SEEDS):
             asked = self._requests(point, rate, count, f"{seed}")
-            first_s, between_s = self._simulated(point, decode, asked)
-            ttft.append(first_s * self._in_the_long_run(point, rate, asked))
+            ttft_s, between_s = self._simulated(point, decode, asked)
+            first_s.append(ttft_s)
+            found_s.append(self._sojourns(point, rate, asked))
             itl.append(between_s)
-        return _over(ttft), _over(itl)
+        return _pooled(first_s, found_s, self._long_run_s(point, rate)), _over(itl)
 
-    def _simulated(self, point: Point, decode: int, asked: Requests) -> tuple[float, float]:
+    def _simulated(self, point: Point, decode: int, asked: Requests) -> tuple[Floats, float]:
+        """Return TTFT of all requests that count, and p95 of ITL."""
         seen: list[Outcome] = []
         result = Simulation(
             _spec(point.profile, point.prefill, decode),
@@ -218,26 +231,24 @@ class Judge:
         ).run()
         since = WARM_UP * len(asked.at_s)
         ttft = [math.inf if one.ttft_s is None else one.ttft_s for one in seen if one.number >= since]
-        return _percentile(ttft), result.itl.p95_s or 0.0
+        return np.array(ttft), result.itl.p95_s or 0.0
 
-    def _in_the_long_run(self, point: Point, rate: float, asked: Requests) -> float:
-        """Return how many times as long p95 is in the long run as with these requests, by the work that they found."""
+    def _long_run_s(self, point: Point, rate: float) -> float:
+        """Return p95 of the work that requests find, and their own time after it, in the long run."""
         model, work_s = self._models[point.profile], point.load / rate
         if (point.profile, point.kind) not in self._work:
             self._work[point.profile, point.kind] = prompt_work(model, _each(self._pairs[point.kind]), 0.0)
-        all_work, all_alone_s, weights = self._work[point.profile, point.kind]
+        work, alone_s, weights = self._work[point.profile, point.kind]
         (long,) = workload.sojourns(
-            all_work, all_alone_s / work_s, weights, scv=point.variation**2, load=point.load, levels=(LEVEL,)
+            work, alone_s / work_s, weights, scv=point.variation**2, load=point.load, levels=(LEVEL,)
         )
-        work, alone_s, _ = prompt_work(model, _each(asked.pairs), 0.0)
-        (short,) = workload.found_sojourns(
-            np.diff(np.array(asked.at_s), prepend=0.0),
-            work_s * work,
-            alone_s,
-            levels=(LEVEL,),
-            since=int(WARM_UP * len(asked.at_s)),
-        )
-        return work_s * long / short
+        return work_s * long
+
+    def _sojourns(self, point: Point, rate: float, asked: Requests) -> Floats:
+        """Return the same of the requests of a run that count."""
+        work, alone_s, _ = prompt_work(self._models[point.profile], _each(asked.pairs), 0.0)
+        found_s = workload.found(np.diff(np.array(asked.at_s), prepend=0.0), point.load / rate * work, alone_s)
+        return found_s[int(WARM_UP * len(asked.at_s)) :]
 
     def _requests(self, point: Point, rate: float, count: int, seed: str) -> Requests:
         return requests(
@@ -304,8 +315,19 @@ def _judge(run: Run, name: str, compared: list[Compared]) -> None:
     run.at_most(f"worst optimism of {name} p95 below load {HEAVY:g}", max(0.0, *(-one.error for one in below)), 0.10)
 
 
-def _percentile(values: list[float]) -> float:
-    return sorted(values)[math.ceil(LEVEL * len(values)) - 1]
+def _pooled(first_s: list[Floats], found_s: list[Floats], long_s: float) -> Found:
+    """Return p95 of TTFT over all seeds' requests, brought to the long run, and its error by leaving out each seed."""
+
+    def without(left_out: int) -> float:
+        ttft, found = (
+            np.concatenate([one for seed, one in enumerate(values) if seed != left_out])
+            for values in (first_s, found_s)
+        )
+        return long_s * float(np.quantile(ttft, LEVEL) / np.quantile(found, LEVEL))
+
+    value, others = without(-1), [without(seed) for seed in range(len(first_s))]
+    error = stdev(others) * (len(others) - 1) / math.sqrt(len(others))
+    return Found(value=value, half_width=STUDENT_T * error / value)
 
 
 def _each(pairs: list[tuple[int, int]]) -> Lengths:

@@ -7,7 +7,8 @@ function of its inputs, and of two that differ in load the higher never looks be
 
 A sample is too short for what a queue near saturation is in the long run. But what it lacks follows from the work that
 its requests found, which is known for the long run too (`workload`), whatever the order and the batches: percentiles of
-TTFT are brought from the one to the other.
+TTFT are brought from the one to the other. In the same way ITL follows from how many sequences decode workers hold in
+the long run (`residents`).
 """
 
 import math
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swingpool_control.engine.model import PerformanceModel, decode_step_s
-from swingpool_control.sizing import decode_batch, prefill_queue, workload
+from swingpool_control.sizing import decode_batch, prefill_queue, residents, workload
 from swingpool_control.sizing.decode_batch import Request
 from swingpool_control.sizing.draws import LEAST_SCV, MOST_SCV, draws, uniform
 from swingpool_control.sizing.prefill_queue import Computed, Order
@@ -34,6 +35,15 @@ MOST_SAMPLE = 40_000
 
 _SATURATED = 2000
 """Prompts whose rate is taken as that of a queue that never ends."""
+
+_TURNS = 6
+"""Full batches after which decode is taken as in its long run, if requests always wait."""
+
+_LEAST_ALONE = 0.02
+"""Share of a step that does not depend on the batch, at the least."""
+
+_ROOMY = 0.9
+"""Share of the KV cache up to which the engine's limit of sequences alone bounds a batch."""
 
 WARM_UP = 0.1
 """Share of the sample that fills the queues and is not counted."""
@@ -94,19 +104,19 @@ def _predict(
     traffic: Traffic, prefill: tuple[Group, ...], decode: tuple[Group, ...], order: Order, hop_s: float
 ) -> Prediction:
     compute = sum(prefill_rate(group, traffic) for group in prefill)
-    generate = [decode_rate(group.model, traffic) * group.workers for group in decode]
+    generate = [sustained_decode_rate(group.model, traffic) * group.workers for group in decode]
     loads = traffic.requests_per_s / compute, traffic.requests_per_s / sum(generate)
     if traffic.requests_per_s <= 0:
         return _predict(traffic.at_rate(1e-6 * min(compute, *generate)), prefill, decode, order, hop_s)
     if max(loads) >= 1:
         never = dict.fromkeys(LEVELS, math.inf)
         return Prediction(ttft_s=never, itl_s=never, prefill_load=loads[0], decode_load=loads[1])
-    ttft_s, step_s, tokens = _followed(traffic, prefill, decode, generate, order, hop_s=hop_s)
+    ttft_s, itl_s = _followed(traffic, prefill, decode, generate, order, hop_s=hop_s)
     found = _percentiles(ttft_s, np.ones(len(ttft_s)))
     longer = _in_the_long_run(traffic, prefill, work_s=1.0 / compute)
     return Prediction(
         ttft_s={level: longer[level] * value for level, value in found.items()},
-        itl_s=_percentiles(step_s, tokens),
+        itl_s=itl_s,
         prefill_load=loads[0],
         decode_load=loads[1],
     )
@@ -120,8 +130,8 @@ def _followed(
     order: Order,
     *,
     hop_s: float,
-) -> tuple[Floats, Floats, Floats]:
-    """Let the sample through; return TTFT, and durations of steps with the tokens that came in them."""
+) -> tuple[Floats, dict[float, float]]:
+    """Let the sample through; return TTFT, and percentiles of ITL."""
     count = sample_of(traffic)
     sample = draws(traffic.lengths, scv=traffic.arrival_scv, count=count)
     arrivals_s = [at / traffic.requests_per_s for at in sample.arrivals]
@@ -129,7 +139,7 @@ def _followed(
     before = uniform(count, stream=2)
     ready = sorted((at_s + 2 * hop_s, number) for number, at_s in enumerate(prompts.at_s))
     since = int(WARM_UP * count)
-    ttft_s, steps, tokens = [], [], []
+    ttft_s, parts = [], []
     for group, numbers in zip(decode, _dealt(ready, shares), strict=True):
         transfers = [group.model.transfer_s(tokens=round(one.prompt_tokens)) for one in traffic.lengths.bins]
         requests = [
@@ -149,9 +159,69 @@ def _followed(
             for first_s, (_, number) in zip(generated.first_s, numbers, strict=True)
             if number >= since
         ]
-        steps += generated.step_s
-        tokens += generated.tokens
-    return np.array(ttft_s), np.array(steps), np.array(tokens)
+        parts.append(
+            _Decoded(
+                group=group,
+                arrivals_s=sorted(arrivals_s[number] for _, number in numbers),
+                ready_s=[at_s for at_s, _ in numbers],
+                step_s=np.array(generated.step_s),
+                tokens=np.array(generated.tokens),
+            )
+        )
+    return np.array(ttft_s), _itl_s(traffic, parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Decoded:
+    """What a group of decode workers did with a sample."""
+
+    group: Group
+    arrivals_s: list[float]
+    ready_s: list[float]
+    """When each request came, and when the group learnt of it; both ascending."""
+    step_s: Floats
+    tokens: Floats
+    """Tokens that came in steps of that duration."""
+
+
+def _itl_s(traffic: Traffic, parts: Sequence[_Decoded]) -> dict[float, float]:
+    """Return percentiles of the steps of all groups, in the long run."""
+    steps, tokens = (np.concatenate(one) for one in zip(*((part.step_s, part.tokens) for part in parts), strict=True))
+    if not tokens.sum() > 0:
+        return _percentiles(steps, tokens)
+    longer = np.sum([part.tokens.sum() * np.array(_longer_s(traffic, part)) for part in parts], axis=0) / tokens.sum()
+    found, longest_s = _percentiles(steps, tokens), float(steps.max())
+    least_s = float(steps.min())
+    return {
+        level: min(longest_s, max(least_s, found[level] + more_s))
+        for level, more_s in zip(LEVELS, longer.tolist(), strict=True)
+    }
+
+
+def _longer_s(traffic: Traffic, part: _Decoded) -> list[float]:
+    """Return by level how much longer steps of a group are in the long run than with its sample."""
+    if not part.tokens.sum() > 0:
+        return [0.0] * len(LEVELS)
+    model, lengths = part.group.model, traffic.lengths
+    mean_s = float(np.average(part.step_s, weights=part.tokens))
+    context = lengths.mean_context_tokens
+    many = max(2, min(model.max_sequences, int(model.kv_capacity_tokens / max(1.0, context))))
+    one_s, many_s = (
+        decode_step_s(model, sequences=count, context_tokens=round(count * context)) for count in (1, many)
+    )
+    # A sequence stays for its steps, which its company makes longer; so a difference fades the more slowly.
+    alone = min(1.0, max(_LEAST_ALONE, one_s / mean_s))
+    fades_s = max(1.0, lengths.mean_output_tokens) * mean_s / alone
+    beyond = residents.beyond_sample(
+        part.arrivals_s,
+        part.ready_s,
+        # Requests are dealt in turns, so the gaps of a part are sums of gaps.
+        scv=min(max(traffic.arrival_scv, LEAST_SCV), MOST_SCV) * len(part.ready_s) / sample_of(traffic),
+        fades_s=fades_s,
+        levels=LEVELS,
+        since=int(WARM_UP * len(part.ready_s)),
+    )
+    return [one * (many_s - one_s) / (many - 1) / part.group.workers for one in beyond]
 
 
 def _in_the_long_run(traffic: Traffic, prefill: tuple[Group, ...], *, work_s: float) -> dict[float, float]:
@@ -242,6 +312,35 @@ def decode_rate(model: PerformanceModel, traffic: Traffic) -> float:
     most = max(1, min(model.max_sequences, int(model.kv_capacity_tokens / max(1.0, lengths.mean_context_tokens))))
     step_s = decode_step_s(model, sequences=most, context_tokens=round(most * lengths.mean_context_tokens))
     return min(most / (step_s * max(1.0, lengths.mean_output_tokens)), 1.0 / mean_transfer_s(model, lengths))
+
+
+def sustained_decode_rate(model: PerformanceModel, traffic: Traffic) -> float:
+    """Return the requests per second that one worker takes if more always wait.
+
+    Where KV cache bounds the batch that is less than a full batch would do: contexts outgrow it, and are computed anew.
+    """
+    most = decode_rate(model, traffic)
+    if model.max_sequences * traffic.lengths.mean_context_tokens <= _ROOMY * model.kv_capacity_tokens:
+        return most
+    return min(most, _sustained_decode_rate(model, traffic.lengths))
+
+
+@lru_cache(maxsize=256)
+def _sustained_decode_rate(model: PerformanceModel, lengths: Lengths) -> float:
+    batch = max(1, int(model.kv_capacity_tokens / max(1.0, lengths.mean_context_tokens)))
+    requests = [
+        Request(
+            at_s=0.0,
+            prompt_tokens=lengths.bins[drawn].prompt_tokens,
+            output_tokens=max(1.0, lengths.bins[drawn].output_tokens),
+            transfer_s=model.transfer_s(tokens=round(lengths.bins[drawn].prompt_tokens)),
+            before=0.0,
+            sender=number,
+        )
+        for number, drawn in enumerate(draws(lengths, scv=1.0, count=_TURNS * batch).bins)
+    ]
+    first_s = decode_batch.generate(model, 1, requests, since=0).first_s
+    return (len(first_s) - 2 * batch) / (first_s[-1] - first_s[2 * batch - 1])
 
 
 def mean_transfer_s(model: PerformanceModel, lengths: Lengths) -> float:

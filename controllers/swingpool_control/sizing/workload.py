@@ -53,19 +53,21 @@ def sojourns(
     return [float(at) * step for at in found.tolist()]
 
 
-def found_sojourns(gaps: Floats, work: Floats, alone: Floats, *, levels: Sequence[float], since: int) -> list[float]:
-    """Return percentiles of the work that the arrivals of a sample find and of their own time, in the unit of its gaps.
+def found(gaps: Floats, work: Floats, alone: Floats) -> Floats:
+    """Return for each arrival of a sample the work that it finds and its own time, in the unit of the gaps.
 
     Args:
         gaps: before each arrival.
         work: of each.
         alone: how long each takes then.
-        levels: 0-1.
-        since: number of the first arrival that counts.
     """
     walk = np.concatenate([[0.0], np.cumsum(work[:-1] - gaps[1:])])
-    found = walk - np.minimum.accumulate(walk) + alone
-    return [float(one) for one in np.quantile(found[since:], levels)]
+    return walk - np.minimum.accumulate(walk) + alone
+
+
+def found_sojourns(gaps: Floats, work: Floats, alone: Floats, *, levels: Sequence[float], since: int) -> list[float]:
+    """Return percentiles of `found` over the arrivals from number `since` on; levels 0-1."""
+    return [float(one) for one in np.quantile(found(gaps, work, alone)[since:], levels)]
 
 
 def _gridded(values: Floats, weights: Floats, cells: int) -> Floats:

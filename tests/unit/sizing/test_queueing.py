@@ -122,13 +122,41 @@ def test_one_worker_sends_what_it_computed_one_after_the_other() -> None:
 
 
 def test_no_more_sequences_than_fit_run_together() -> None:
-    model = LinearModel(
-        **{field: getattr(_model(step_s=0.01), field) for field in LinearModel.__dataclass_fields__}
-        | {"max_sequences": 2}
-    )
+    model = _changed(_model(step_s=0.01), max_sequences=2)
     requests = [Request(at_s=0.0, prompt_tokens=10, output_tokens=100, transfer_s=0.0, before=0.0) for _ in range(6)]
     found = generate(model, 1, requests, since=0)
     assert sorted(round(first_s) for first_s in found.first_s) == [0, 0, 1, 1, 2, 2]
+
+
+def _changed(model: LinearModel, **changes: float) -> LinearModel:
+    return LinearModel(**{field: getattr(model, field) for field in LinearModel.__dataclass_fields__} | changes)
+
+
+def test_contexts_that_outgrow_the_kv_cache_are_computed_anew() -> None:
+    model = _changed(_model(budget=1000, step_s=0.01), kv_capacity_tokens=400)
+    requests = [
+        Request(at_s=0.0, prompt_tokens=100, output_tokens=200, transfer_s=0.0, before=0.0, sender=number)
+        for number in range(3)
+    ]
+    found = generate(model, 1, requests, since=0)
+    # Three begin together; when each has a third of the cache the last one makes room, and is back when one has ended.
+    assert sorted(round(first_s, 1) for first_s in found.first_s) == [0.0, 0.0, 0.0]
+    assert sum(found.tokens) == pytest.approx(600, abs=3)
+    again_s = 130 * 0.01
+    assert max(found.step_s) == pytest.approx(1.7 + again_s, abs=0.1)
+    roomy = generate(_changed(model, kv_capacity_tokens=1000), 1, requests, since=0)
+    assert set(roomy.step_s) == {0.01}
+
+
+def test_a_full_kv_cache_sustains_less_than_its_mean_batch_would() -> None:
+    tight = _changed(H200, kv_capacity_tokens=20_000)
+    traffic = Traffic(requests_per_s=1.0, lengths=MIXED)
+    sustained_rate, mean_rate = (
+        rate(tight, traffic) for rate in (queueing.sustained_decode_rate, queueing.decode_rate)
+    )
+    assert 0.5 * mean_rate < sustained_rate < mean_rate
+    roomy = _changed(H200, max_sequences=16)
+    assert queueing.sustained_decode_rate(roomy, traffic) == queueing.decode_rate(roomy, traffic)
 
 
 @pytest.fixture
@@ -167,9 +195,7 @@ def test_the_order_of_groups_does_not_matter() -> None:
 
 
 def test_a_link_that_is_too_slow_bounds_decode() -> None:
-    slow = LinearModel(
-        **{field: getattr(H200, field) for field in LinearModel.__dataclass_fields__} | {"link_bytes_per_s": 1e8}
-    )
+    slow = _changed(H200, link_bytes_per_s=1e8)
     traffic = Traffic(requests_per_s=5.0, lengths=MIXED)
     group = (Group(model=slow, workers=1),)
     found = predict(traffic, prefill=(Group(model=H200, workers=4),), decode=group)
