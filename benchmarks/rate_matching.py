@@ -8,8 +8,10 @@ published split of 45 and 25.
 AIConfigurator: for each shape (model, system, lengths, objectives, rate) its `recommend` says how many accelerators it
 would take. Our plan uses its own figures of single workers: for each pair of tensor parallel sizes the programme
 chooses how many prefill and decode workers. Workers for both roles are another way: prompts cut into chunks, with the
-chunk and the batch that serve most within the objectives. The plan of fewest accelerators is judged by AIConfigurator's
-own `estimate`: requests per second, TTFT (for separate roles with its factor for queueing in it) and TPOT.
+chunk and the batch that serve most within the objectives. A plan may mix: several layouts for a role, and a part of the
+traffic on workers for both roles; then each layout is judged by itself. The plan of fewest accelerators is judged by
+AIConfigurator's own `estimate`: requests per second, TTFT (for separate roles with its factor for queueing in it) and
+TPOT.
 """
 
 import sys
@@ -176,7 +178,7 @@ def _aiconfigurator(run: Run, answers: Answers) -> None:
             impossible.append(shape.name)
             run.say(f"{shape.name}: left out, AIConfigurator finds nothing within the objectives")
             continue
-        ways = (peer_plans.split, peer_plans.chunked, peer_plans.together)
+        ways = (peer_plans.split, peer_plans.chunked, peer_plans.together, peer_plans.mixed)
         plans = [plan for plan in (way(answers, shape) for way in ways) if plan is not None]
         plan = min(plans, key=lambda plan: plan.accelerators, default=None)
         if plan is None:
@@ -189,6 +191,9 @@ def _aiconfigurator(run: Run, answers: Answers) -> None:
             f"{plan.ttft_ms:.0f} ms, TPOT {plan.tpot_ms:.1f} ms), theirs {theirs}"
         )
     run.figures["aiconfigurator_finds_nothing"] = impossible
+    large = [share for shape in found if (share := peer_plans.without_rounding(answers, shape)) is not None]
+    run.figures["median_share_of_theirs_in_large_fleets"] = round(median(large), 3)
+    run.say(f"in fleets so large that nothing is rounded: {median(large):.3f} of theirs in the median")
     _figures(run, found, refused)
 
 
