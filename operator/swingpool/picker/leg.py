@@ -96,10 +96,10 @@ class PrefillClient:
                 )
         except TimeoutError:
             return Failed(why=worker.fault or f"no answer within {TIMEOUT_S:g} s")
-        except ConnectError as error:
-            return Failed(why=str(error), unreachable=True)
-        except BrokenError as error:
-            return Failed(why=str(error))
+        except ConnectError as unreachable:
+            return Failed(why=str(unreachable), unreachable=True)
+        except BrokenError as broken:
+            return Failed(why=str(broken))
         finally:
             worker.legs.discard(scope)
 

@@ -9,7 +9,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 KEEP_ALIVE_S = 4.0
 """Below the 5 s after which vLLM's server closes an idle connection."""
@@ -335,10 +335,11 @@ async def _connect(address: str, tls: Tls | None = None) -> _Connection:
                 ssl=tls.context if tls else None,
                 server_hostname=tls.server_name if tls else None,
             )
-    except TimeoutError as error:
-        raise ConnectError(f"no connection within {CONNECT_TIMEOUT_S:g} s") from error
-    except ssl.SSLError as error:
-        raise ConnectError(f"no TLS with it: {error.reason or error}") from error
+    except TimeoutError as late:
+        raise ConnectError(f"no connection within {CONNECT_TIMEOUT_S:g} s") from late
+    except ssl.SSLError as mistrust:
+        why: Any = mistrust.args[1] if len(mistrust.args) > 1 else mistrust
+        raise ConnectError(f"no TLS with it: {why}") from mistrust
     except OSError as error:
         raise ConnectError(os.strerror(error.errno) if error.errno else str(error)) from error
     return connection

@@ -1,5 +1,6 @@
 """Compiling is optional, and never leaves behind what is older than its sources."""
 
+import ast
 import importlib
 import os
 import shutil
@@ -40,6 +41,18 @@ def test_what_requests_go_through_is_compiled() -> None:
         assert f"{name}.py" in in_picker
     roots = {core.PACKAGE: compiled.SOURCES.parent, core.SHELL.name: core.SHELL.parent}
     assert all((roots[name.partition("/")[0]] / name).is_file() for name in in_picker)
+
+
+@pytest.mark.parametrize("part", list(core.PARTS.values()), ids=list(core.PARTS))
+def test_no_function_catches_two_kinds_under_one_name(part: core.Part) -> None:
+    """A compiled coroutine gives a name the type that it has first, and raises a TypeError for another."""
+    roots = {core.PACKAGE: compiled.SOURCES.parent, core.SHELL.name: core.SHELL.parent}
+    for name in core.modules(compiled.SOURCES, part):
+        tree = ast.parse((roots[name.partition("/")[0]] / name).read_text())
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                caught = [one.name for one in ast.walk(function) if isinstance(one, ast.ExceptHandler) and one.name]
+                assert len(caught) == len(set(caught)), f"{name}: {function.name} catches {caught}"
 
 
 def test_parts_lie_apart(sources: Path, built: Path) -> None:
