@@ -104,9 +104,9 @@ class Server:
         """
         loop = asyncio.get_running_loop()
         self._soon = loop.call_soon
-        server = await loop.create_server(self._connected, host, port, backlog=1024, ssl=tls)
-        sockets: Any = server.sockets  # uvloop's is no tuple, as it says, and compiled code minds
-        self._server, self.port = server, int(sockets[0].getsockname()[1])
+        # Untyped: the sockets of uvloop's are no tuple, as they should be, and compiled code minds.
+        server: Any = await loop.create_server(self._connected, host, port, backlog=1024, ssl=tls)
+        self._server, self.port = server, int(server.sockets[0].getsockname()[1])
 
     async def start_at(self, path: Path) -> None:
         """Listen on a Unix socket, in place of one that was left behind there.
