@@ -1,7 +1,7 @@
 """A stand-in for a vLLM worker that takes no time, so that what is measured is the router.
 
 It speaks as much of vLLM's HTTP as a prefill leg and a streamed completion need: a prefill leg is answered with
-`kv_transfer_params`, a completion with 64 tokens in one piece, or token by token at a given rate. Run as
+`kv_transfer_params`, one that brings such with 64 tokens in one piece, or any token by token at a given rate. Run as
 `python -m benchmarks.wire.canned PORT [TOKENS_PER_S TOKENS]`.
 """
 
@@ -24,6 +24,10 @@ _METRICS = (
     b'vllm:num_requests_waiting{model_name="simulated"} 0\n'
     b'vllm:kv_cache_usage_perc{model_name="simulated"} 0\n'
 )
+
+
+_NOT_SPLIT = b"HTTP/1.1 422 Unprocessable Content\r\ncontent-type: text/plain\r\ncontent-length: 0\r\n\r\n"
+"""What a completion gets that comes without the parameters of a prefill leg: its router did not do its work."""
 
 
 def chunk(text: str, *, last: bool) -> bytes:
@@ -75,6 +79,8 @@ class Worker:
             transport.write(plain(b"application/json", b'{"object":"list","data":[{"id":"simulated"}]}'))
         elif b'"do_remote_decode":true' in request or b'"do_remote_decode": true' in request:
             transport.write(self.prefill)
+        elif not self.every_s and b"do_remote_prefill" not in request:
+            transport.write(_NOT_SPLIT)
         elif self.every_s:
             transport.write(_HEAD)
             self.streams[transport] = [time.monotonic() + self.every_s, float(self.tokens)]

@@ -71,6 +71,8 @@ def bootstrap(settings: EnvoySettings | None = None) -> Config:
             ],
         },
         "overload_manager": _overload_manager(chosen),
+        # Nobody takes statistics but whoever asks for them.
+        "stats_flush_on_admin": True,
     }
 
 

@@ -48,6 +48,12 @@ HOSTILE_HEADERS = (
 )
 """Headers by which a client could choose a host, bend a retry or make up a metric: taken off before all else."""
 
+TOLD_WITHIN_MS = 1500
+TOLD_BELOW_BYTES = 16 * 1024
+"""A stream that has sent more had its first token told before, unless it is both late and fast."""
+TOLD_PERCENT = 10
+"""Of the seconds of a longer one, those in which it is told of, at random: whoever is never told of has ended."""
+
 GENERATION_IS_RETRIED_ON = (500, 503)
 """A worker that is shutting down answers 500: to generate elsewhere instead does no harm but cost."""
 
@@ -74,7 +80,7 @@ def connection_manager(settings: EnvoySettings) -> Config:
         "stream_idle_timeout": seconds(STREAM_IDLE_TIMEOUT_S),
         "drain_timeout": "5s",
         "access_log": [_access_log()],
-        # The first tokens of a long answer are told soon, not when it ends; but each telling costs as much as a token.
+        # The first tokens of a long answer are told soon, not when it ends.
         "access_log_options": {"access_log_flush_interval": "1s"},
         "early_header_mutation_extensions": [_strip_hostile_headers(settings)],
         "http_filters": [
@@ -129,6 +135,7 @@ def _access_log() -> Config:
                             }
                         }
                     },
+                    {"or_filter": {"filters": _worth_telling()}},
                 ]
             }
         },
@@ -145,6 +152,30 @@ def _access_log() -> Config:
             },
         },
     }
+
+
+def _worth_telling() -> list[Config]:
+    """Return when a request is told of that has not ended: until its first token surely was, then now and then.
+
+    Each telling costs as much as a token or two, and those of streams that began together come together.
+    """
+    still_short = {
+        "@type": f"{TYPE}.extensions.access_loggers.filters.cel.v3.ExpressionFilter",
+        "expression": f"response.size < {TOLD_BELOW_BYTES}",
+    }
+    young = {"op": "LE", "value": {"default_value": TOLD_WITHIN_MS, "runtime_key": "swingpool.told_within_ms"}}
+    return [
+        {"log_type_filter": {"types": ["DownstreamPeriodic"], "exclude": True}},
+        {"duration_filter": {"comparison": young}},
+        {"extension_filter": {"name": "envoy.access_loggers.extension_filters.cel", "typed_config": still_short}},
+        {
+            "runtime_filter": {
+                "runtime_key": "swingpool.told_percent",
+                "percent_sampled": {"numerator": TOLD_PERCENT},
+                "use_independent_randomness": True,
+            }
+        },
+    ]
 
 
 def _health_filter() -> Config:
@@ -198,6 +229,8 @@ def _router_filter() -> Config:
         "typed_config": {
             "@type": f"{TYPE}.extensions.filters.http.router.v3.Router",
             "suppress_envoy_headers": True,
+            # Counters by status code, which are made up for each request: the picker counts those.
+            "dynamic_stats": False,
         },
     }
 

@@ -128,7 +128,8 @@ def seconds(value: float) -> str:
 
 def picker_service(timeout_s: float) -> Config:
     """Return a gRPC service of the picker's."""
-    return {"envoy_grpc": {"cluster_name": PICKER_CLUSTER}, "timeout": seconds(timeout_s)}
+    # Whose call it is, both know; headers that say so would be sent with each.
+    return {"envoy_grpc": {"cluster_name": PICKER_CLUSTER, "skip_envoy_headers": True}, "timeout": seconds(timeout_s)}
 
 
 def unlimited() -> Config:

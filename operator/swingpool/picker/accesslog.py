@@ -40,7 +40,8 @@ class LogStream:
         self._call.end()
 
     def gone(self) -> None:
-        """Do nothing: what was under way is heard of by the next stream, or is forgotten after a while."""
+        """What was under way is heard of by the next stream, or is forgotten after a while."""
+        self._log.broke_off()
 
 
 class AccessLog:
@@ -56,8 +57,12 @@ class AccessLog:
         for entry in StreamAccessLogsMessage.FromString(data).http_logs.log_entry:
             self.entry(entry)
 
+    def broke_off(self) -> None:
+        """Take note that a stream of entries ended without being told to."""
+        self._generations.unheard()
+
     def entry(self, entry: HTTPAccessLogEntry) -> None:
-        """Take one entry: of a request that goes on (one each second), or of one that ended."""
+        """Take one entry: of a request that goes on, or of one that ended."""
         common = entry.common_properties
         upstream = _upstream(common)
         generation = self._generations.find(entry.request.request_id, upstream)

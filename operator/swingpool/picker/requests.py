@@ -1,7 +1,8 @@
 """Requests from arrival to end: where each was sent, and what the access log told of it.
 
 The access log is the only witness of a request's later life, since its tokens never pass here: Envoy tells of each
-request each second, and of its end. A request of which nothing is heard any more (Envoy was killed) is forgotten.
+request each second until some of its answer has come, then now and then, and of its end. A request of which nothing is
+heard any more (Envoy was killed) is forgotten.
 """
 
 import time
@@ -13,8 +14,11 @@ from swingpool.picker.journal import Entry
 from swingpool.picker.request_log import Note
 from swingpool.picker.worker import Worker
 
-FORGET_AFTER_S = 15.0
-"""A request that Envoy has not told of for so long has ended."""
+FORGET_AFTER_S = 120.0
+"""A request that Envoy has not told of for so long has ended: of a long one it tells every ten seconds, at random."""
+
+FORGET_SOON_S = 15.0
+"""The same once a stream of entries broke off, as all of them do when Envoy is killed."""
 
 RELEASE_WITHIN_S = 2.0
 """A worker that was sent a request longer ago has begun with it, and frees by itself what it does not need any more."""
@@ -99,6 +103,13 @@ class Generations:
             if not alike:
                 del self._by_id[generation.request_id]
             self._fleet.decode_ended(generation.worker, generation.context_tokens, served=served)
+
+    def unheard(self) -> None:
+        """Take note that some of the requests may have lost their witness: forget soon whoever is not told of again."""
+        latest_s = time.monotonic() - (FORGET_AFTER_S - FORGET_SOON_S)
+        for alike in self._by_id.values():
+            for one in alike:
+                one.told_s = min(one.told_s, latest_s)
 
     def forget_lost(self, *, now_s: float) -> None:
         """Forget the requests of which nothing is heard any more; call as often as you like."""

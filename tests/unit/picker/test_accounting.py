@@ -16,7 +16,7 @@ from swingpool.picker.fleet import Fleet
 from swingpool.picker.journal import Entry
 from swingpool.picker.members import Member
 from swingpool.picker.metrics import RouterMetrics
-from swingpool.picker.requests import FORGET_AFTER_S, Generations
+from swingpool.picker.requests import FORGET_AFTER_S, FORGET_SOON_S, Generations
 from swingpool.picker.traffic import Traffic
 from swingpool.picker.worker import Worker
 from swingpool.telemetry.vllm_page import Histogram, WorkerFigures
@@ -300,3 +300,17 @@ async def test_an_endpoints_file_that_cannot_be_written_is_told(tmp_path: Path) 
     directory.mkdir()
     fleet.publish([member("10.0.0.1")])
     assert file.written
+
+
+def test_requests_of_an_envoy_that_was_killed_are_forgotten_soon() -> None:
+    picker = Picker(member("a"))
+    for request_id in ("lost", "told of again"):
+        picker.send(request_id, "a")
+    now_s = time.monotonic()
+    picker.log.broke_off()
+    picker.logged("told of again", "a", end=False)
+    picker.generations.forget_lost(now_s=now_s + FORGET_SOON_S - 2)
+    assert picker.worker("a").account.decodes_in_flight == 2
+    picker.generations.forget_lost(now_s=now_s + FORGET_SOON_S + 2)
+    assert picker.worker("a").account.decodes_in_flight == 1
+    assert picker.generations.find("told of again", "a:8000") is not None
