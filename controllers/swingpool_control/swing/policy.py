@@ -260,7 +260,8 @@ def _seat(
     sequences = 0.0 if sight is None else _sequences(sight)
     kv_tokens = 0.0 if sight is None else _told(sight.kv_usage) * able.kv_tokens / capacity.KV_FILL
     waiting_tokens = 0.0 if sight is None else max(0.0, sight.pending_prefill_tokens)
-    blocked = target == names.ROLE_PREFILL and _is_blocked(able, kv_tokens, waiting_tokens)
+    computing_tokens = min(waiting_tokens, memory.shape.isl_tokens)
+    blocked = target == names.ROLE_PREFILL and is_blocked(able, kv_tokens, computing_tokens)
     return Seat(
         uid=worker.uid,
         role=target,
@@ -275,12 +276,13 @@ def _seat(
     )
 
 
-def _is_blocked(able: Capacity, kv_tokens: float, waiting_tokens: float) -> bool:
+def is_blocked(able: Capacity, kv_tokens: float, computing_tokens: float) -> bool:
     """Tell whether a prefill worker's KV cache is full of prompts that are computed and wait to be fetched.
 
-    What waits there then waits for decode workers, which more prefill workers would not make any faster.
+    What waits there then waits for decode workers, which more prefill workers would not make any faster. A prompt that
+    is computed there holds KV cache, too; those behind it do not yet.
     """
-    return kv_tokens >= able.kv_tokens and kv_tokens - waiting_tokens >= KEPT * able.kv_tokens
+    return kv_tokens >= able.kv_tokens and kv_tokens - computing_tokens >= KEPT * able.kv_tokens
 
 
 def _sequences(sight: WorkerObservation) -> float:

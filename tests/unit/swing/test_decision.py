@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swingpool_control.sizing.capacity import Capacity
-from swingpool_control.swing import balance
+from swingpool_control.swing import balance, policy
 from swingpool_control.swing.balance import State
 from swingpool_control.swing.evidence import Evidence, gather, is_enough
 from swingpool_control.swing.guards import ROLES, other
@@ -165,6 +165,13 @@ def test_one_hot_worker_is_skew_all_of_them_are_a_shortage(role: str) -> None:
         assert judged.worker == ("uid-0" if state is State.SKEW else "")
         again = balance.judge(seats, asked, loads(seats, asked), found, now_unix_s=9.0)
         assert {item.since_unix_s for item in again} == {5.0}
+
+
+def test_computed_prompts_that_nobody_fetches_block_a_worker_and_a_long_one_under_way_does_not() -> None:
+    full = ABLE.kv_tokens
+    assert policy.is_blocked(ABLE, full, 2000.0)
+    assert not policy.is_blocked(ABLE, 0.9 * full, 2000.0)
+    assert not policy.is_blocked(ABLE, full, 0.8 * full)
 
 
 def watch(savings: list[float], *, since_reverse_s: float = math.inf, doubted: bool = False) -> list[bool]:
