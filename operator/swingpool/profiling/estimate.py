@@ -18,6 +18,9 @@ FACTORS = 50
 
 FEWEST_OF_SPREAD = 2 * FACTORS
 
+LEAST_FACTOR = 0.01
+"""Tokens that come together have no time between them; a factor is above zero all the same."""
+
 _NORMAL_OF_MAD = 1.4826
 _MEDIAN_OF_MEAN = 1.2533
 _Z95 = 1.96
@@ -57,11 +60,14 @@ def likely(values: Sequence[float]) -> tuple[float, ...]:
 
 
 def spread(gaps_s: Sequence[float]) -> tuple[float, ...]:
-    """Return how values spread around their median: as factors, each as likely as the others; none of too few."""
+    """Return how values spread around their median: as factors above zero, each as likely as the others.
+
+    None of too few values.
+    """
     if len(gaps_s) < FEWEST_OF_SPREAD:
         return ()
     median = statistics.median(gaps_s)
-    return tuple(value / median for value in likely(gaps_s)) if median > 0 else ()
+    return tuple(max(LEAST_FACTOR, value / median) for value in likely(gaps_s)) if median > 0 else ()
 
 
 def pooled_spread(several: Iterable[Sequence[float]]) -> tuple[float, ...]:

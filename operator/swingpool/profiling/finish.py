@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from swingpool.profiling.result import Samples, link, measured_set, spread_of_pr
 from swingpool.profiling.worker_facts import WorkerFacts
 from swingpool_control.engine import fitted
 from swingpool_control.engine.model import decode_step_s
-from swingpool_control.engine.profile import Profile, Transfer
+from swingpool_control.engine.profile import Profile
 
 ASSUMED_LINK_BYTES_PER_S = 1.25e10
 ASSUMED_LINK_LATENCY_S = 0.005
@@ -69,14 +70,15 @@ def profile(
         rng=np.random.default_rng(described.seed),
     )
     model = found.model()
-    spread = [float(f"{factor:.4g}") for factor in pooled_spread(gaps_s)]
-    prefill_spread = [float(f"{factor:.4g}") for factor in spread_of_prompts(samples)]
-    found = found.model_copy(update={"itl_spread": spread, "prefill_spread": prefill_spread})
+    more: dict[str, Any] = {
+        "itl_spread": [float(f"{factor:.4g}") for factor in pooled_spread(gaps_s)],
+        "prefill_spread": [float(f"{factor:.4g}") for factor in spread_of_prompts(samples)],
+    }
     line = link(samples, lambda context: decode_step_s(model, sequences=1, context_tokens=context))
-    if line is None:
-        return found
-    rate = described.kv_bytes_per_token / line.token_s if line.token_s else _FASTEST_LINK_BYTES_PER_S
-    return found.model_copy(update={"transfer": Transfer(bytes_per_s=rate, latency_s=line.latency_s)})
+    if line is not None:
+        rate = described.kv_bytes_per_token / line.token_s if line.token_s else _FASTEST_LINK_BYTES_PER_S
+        more["transfer"] = {"bytes_per_s": rate, "latency_s": line.latency_s}
+    return Profile.model_validate(found.model_dump() | more)  # a copy would not be validated
 
 
 def plot(path: Path, found: Profile, samples: Samples, facts: WorkerFacts, *, max_batched_tokens: int) -> None:

@@ -79,6 +79,11 @@ def test_a_spread_is_told_by_factors_that_are_equally_likely() -> None:
     assert pooled_spread([[0.01] * 5]) == ()
 
 
+@given(st.lists(st.sampled_from([0.0, 1e-9, 0.005, 0.01]), min_size=100, max_size=300))
+def test_factors_are_above_zero_though_tokens_may_come_together(gaps_s: list[float]) -> None:
+    assert all(factor > 0 for factor in pooled_spread([gaps_s]))
+
+
 @given(st.lists(st.floats(0.001, 1.0), min_size=1, max_size=300))
 def test_likely_values_are_some_of_them_in_their_order(values: list[float]) -> None:
     found = likely(values)
