@@ -133,7 +133,7 @@ class GatewayExchange(Exchange):
                 self._refuse(found)
             else:
                 self._send_on(found)
-        except Exception:  # whatever it is, the gateway waits for an answer; it is logged there
+        except Exception:  # of whatever kind: the gateway waits for an answer, and `_fault` logs it
             self._fault()
 
     def _send_on(self, route: Route) -> None:
