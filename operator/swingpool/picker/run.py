@@ -313,4 +313,4 @@ def _tell_whether_compiled(metrics: RouterMetrics) -> None:
     metrics.compiled.set(0 if interpreted else 1)
     if interpreted:
         why = core.why_interpreted(core.PICKER)
-        log.warning("requests go through plain Python, which takes up to 1.7 times the processor time: %s", why)
+        log.warning("requests go through plain Python, which takes more of the processor: %s", why)
