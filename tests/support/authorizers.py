@@ -1,6 +1,7 @@
 """External authorizers, by HTTP and by gRPC, as small as can be: they know keys, and keep what they were asked."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -51,7 +52,7 @@ class Authorizer:
 
 
 @asynccontextmanager
-async def by_http(authorizer: Authorizer, port: int) -> AsyncIterator[Authorizer]:
+async def by_http(authorizer: Authorizer, port: int, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Authorizer]:
     """Serve by HTTP."""
 
     async def check(request: web.Request) -> web.Response:
@@ -70,7 +71,7 @@ async def by_http(authorizer: Authorizer, port: int) -> AsyncIterator[Authorizer
     app.router.add_route("*", "/{path:.*}", check)
     runner = web.AppRunner(app)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
+    await web.TCPSite(runner, "127.0.0.1", port, ssl_context=tls).start()
     try:
         yield authorizer
     finally:
@@ -108,10 +109,10 @@ class _Check:
 
 
 @asynccontextmanager
-async def by_grpc(authorizer: Authorizer, port: int) -> AsyncIterator[Authorizer]:
+async def by_grpc(authorizer: Authorizer, port: int, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Authorizer]:
     """Serve by gRPC."""
     server = Server({CHECK: lambda call: _Check(authorizer, call)}, most_bytes=2**20)
-    await server.start("127.0.0.1", port)
+    await server.start("127.0.0.1", port, tls=tls)
     try:
         yield authorizer
     finally:

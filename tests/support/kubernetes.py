@@ -38,3 +38,34 @@ def ready_status(address: str, *, ready: bool = True) -> dict[str, Any]:
     """Return the status that a kubelet would give a pod that runs."""
     conditions = [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "True" if ready else "False"}]
     return {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": conditions}
+
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def definition(*, group: str, version: str, kind: str, plural: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """Return a CRD that stands for one of another project's, with as much of its schema as is read or written here.
+
+    Args:
+        group: its API group.
+        version: the one version.
+        kind: what its objects are called.
+        plural: and in paths.
+        spec: schema of their specs.
+    """
+    schema = {"type": "object", "required": ["spec"], "properties": {"spec": spec}}
+    served = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{plural}.{group}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, a test's own"},
+        },
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
+            "versions": [served],
+        },
+    }

@@ -42,6 +42,8 @@ class WorkerProcess:
     deleting: bool = False
     tls: str = ""
     """Directory of its certificate within the stand's; empty for plain HTTP."""
+    asleep: str = ""
+    """The manager's mark on its pod."""
 
     @property
     def address(self) -> str:
@@ -181,6 +183,7 @@ class Stand:
                 *self._trace_arguments(),
                 *self._gateway_arguments(),
                 *self._worker_tls_arguments(),
+                *(("--authorizer",) if self.authorizer else ()),
             ],
             compiled.environment(),
         )
@@ -266,6 +269,7 @@ class Stand:
                 "ready": w.ready,
                 "deleting": w.deleting,
                 "tls": bool(w.tls),
+                "asleep": w.asleep,
             }
             for w in self.workers.values()
         ]
@@ -283,7 +287,7 @@ class Stand:
         """Bring everything back to two workers of each role, all in rotation."""
         for name, worker in self.workers.items():
             worker.role = names.ROLE_PREFILL if name.startswith("p") else names.ROLE_DECODE
-            worker.ready, worker.deleting = True, False
+            worker.ready, worker.deleting, worker.asleep = True, False, ""
             assert worker.process is not None
             worker.process.send_signal(signal.SIGCONT)
             if worker.process.poll() is not None:

@@ -7,11 +7,11 @@ from pydantic import Field
 
 from swingpool_control.api.base import ApiModel
 from swingpool_control.api.quantities import DECIMAL_PATTERN, DecimalText, ObjectName, PositiveDuration
-from swingpool_control.api.rules import LIST_SET, Rule, matches
+from swingpool_control.api.rules import LIST_SET, Rule, matches, rules
 
 _HOST = r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?"
 _PORT = r":([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
-AUTHORIZER_PATTERN = rf"^(grpc://{_HOST}{_PORT}|http://{_HOST}({_PORT})?(/[-A-Za-z0-9._~/]*)?)$"
+AUTHORIZER_PATTERN = rf"^(grpcs?://{_HOST}{_PORT}|https?://{_HOST}({_PORT})?(/[-A-Za-z0-9._~/]*)?)$"
 HEADER_PATTERN = r"^[a-z0-9][-a-z0-9_]*$"
 
 AuthorizerEndpoint = Annotated[
@@ -20,7 +20,7 @@ AuthorizerEndpoint = Annotated[
     matches(
         AUTHORIZER_PATTERN,
         message="must be grpc://HOST:PORT, http://HOST:PORT or http://HOST:PORT/PATH, such as "
-        "grpc://authorizer.security:9191",
+        "grpc://authorizer.security:9191; over TLS grpcs and https",
     ),
 ]
 """Where an authorizer is asked."""
@@ -101,17 +101,55 @@ class FailureMode(StrEnum):
     ALLOW = "Allow"
 
 
+class AuthorizerTls(ApiModel):
+    """By what the authorizer is known over TLS, and the router to it."""
+
+    ca_secret_name: Annotated[
+        ObjectName | None,
+        Field(
+            description="Secret in this namespace with ca.crt, the CA of its certificate; a renewed one is taken up "
+            "without a restart. Default: the public CAs that Envoy's image holds."
+        ),
+    ] = None
+    server_name: Annotated[
+        DnsName | None, Field(description="DNS name that its certificate must be for. Default: the endpoint's host.")
+    ] = None
+    client_secret_name: Annotated[
+        ObjectName | None,
+        Field(
+            description="Secret in this namespace with tls.crt and tls.key, which the router shows, taken up likewise. "
+            "Default: it shows none."
+        ),
+    ] = None
+
+
 class Authorizer(ApiModel):
     """A service that says of each request whether it may pass, and whose it is: Envoy's external authorization."""
+
+    model_config = rules(
+        Rule(
+            cel="!has(self.tls) || self.endpoint.startsWith('grpcs://') || self.endpoint.startsWith('https://')",
+            message="tls is for an endpoint that begins with grpcs:// or https://: write it so, or remove tls",
+            field=".tls",
+            reason="FieldValueForbidden",
+        ),
+    )
 
     endpoint: Annotated[
         AuthorizerEndpoint,
         Field(
             description="Where it is asked: grpc://HOST:PORT (envoy.service.auth.v3.Authorization), or "
             "http://HOST:PORT/PATH, where each request is asked about under its own method and its own path behind "
-            "that one; status 200 lets it pass. It sees no body."
+            "that one; status 200 lets it pass. With grpcs and https over TLS. It sees no body."
         ),
     ]
+    tls: Annotated[
+        AuthorizerTls | None,
+        Field(
+            description="How the two know each other over TLS. Default: its certificate is a public CA's, for the "
+            "endpoint's host, and the router shows none."
+        ),
+    ] = None
     timeout: Annotated[PositiveDuration, Field(description="How long it may take to answer.")] = "1s"
     failure_mode: Annotated[
         FailureMode,

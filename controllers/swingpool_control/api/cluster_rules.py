@@ -52,12 +52,6 @@ CLUSTER_RULES = (
         field=".engine.kvTransfer.buffer",
     ),
     Rule(
-        cel="!has(self.router.builtIn.workerTls) || self.pools.all(p, p.replicas.reserve == 0)",
-        message="workers are put to sleep and woken over plain HTTP: remove workerTls, or set reserve to 0 everywhere",
-        field=".router.builtIn.workerTls",
-        reason="FieldValueForbidden",
-    ),
-    Rule(
         cel="!has(self.router.external) || self.pools.all(p, !has(p.podTemplate) || !has(p.podTemplate.metadata) "
         "|| !has(p.podTemplate.metadata.labels) "
         "|| !(self.router.external.roleLabels.key in p.podTemplate.metadata.labels))",

@@ -26,6 +26,13 @@ class ServiceType(StrEnum):
     LOAD_BALANCER = "LoadBalancer"
 
 
+class SessionAffinity(StrEnum):
+    """Whether a client's connections go to one router pod, as Kubernetes calls it."""
+
+    NONE = "None"
+    CLIENT_IP = "ClientIP"
+
+
 class RequestLog(StrEnum):
     """Where the router writes a line for each request."""
 
@@ -120,6 +127,13 @@ class BuiltInRouter(ApiModel):
     service_type: Annotated[ServiceType, Field(description="Type of the router's Service, as Kubernetes calls it.")] = (
         ServiceType.CLUSTER_IP
     )
+    session_affinity: Annotated[
+        SessionAffinity,
+        Field(
+            description="ClientIP: the Service sends all that comes from one address to one router pod, whose picker so "
+            "knows where that client's conversations lie in workers' caches. Not for clients behind few addresses."
+        ),
+    ] = SessionAffinity.NONE
     tls: Annotated[Tls | None, Field(description="HTTPS in front of the router. Default: HTTP.")] = None
     api_keys: Annotated[
         ApiKeys | None, Field(description="Keys that requests need. Default: whoever reaches the router may use it.")

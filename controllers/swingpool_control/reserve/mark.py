@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Literal
 
 from swingpool_control import names
 from swingpool_control.actions import PatchWorker
@@ -50,6 +51,15 @@ def parse(text: str) -> Mark | None:
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return Mark(state=State.WAKING, since_unix_s=0.0, restarts=0)
     return found if is_time(found.since_unix_s) else Mark(state=State.WAKING, since_unix_s=0.0, restarts=0)
+
+
+def allows(text: str, call: Literal["sleep", "wake"]) -> bool:
+    """Return whether an annotation's text says that a worker shall sleep, or is one that may be woken.
+
+    Who carries a call on for others asks this first: a call that the pod does not speak of is nobody's.
+    """
+    known = parse(text)
+    return known is not None and (call == "wake" or known.state is not State.WAKING)
 
 
 def begin(spec: InferenceClusterSpec, worker: WorkerView, *, now_unix_s: float) -> PatchWorker:

@@ -8,6 +8,7 @@ from swingpool_control import names
 from swingpool_control.resources.envoy_settings import (
     TYPE,
     AuthorizerService,
+    AuthorizerTls,
     Config,
     EnvoySettings,
     address,
@@ -15,8 +16,11 @@ from swingpool_control.resources.envoy_settings import (
     seconds,
     unlimited,
 )
+from swingpool_control.resources.envoy_upstream_tls import follow, upstream_socket
 
 CLUSTER = "authorizer"
+CERTIFICATE, TRUST = "authorizer-client", "authorizer-ca"
+"""What Envoy shows it, and by what it knows it."""
 DENIED, UNANSWERED = "ext_authz_denied", "ext_authz_error"
 """Envoy's words for why it refused a request."""
 
@@ -67,7 +71,18 @@ def authorizer_clusters(settings: EnvoySettings) -> list[Config]:
             },
         }
         | (http2() if service.grpc else {})
+        | (_secure(service.tls, grpc=service.grpc) if service.tls else {})
     ]
+
+
+def _secure(tls: AuthorizerTls, *, grpc: bool) -> Config:
+    socket = upstream_socket(
+        server_name=tls.server_name,
+        trust=follow(TRUST, tls.trust_file) if tls.trust_file else None,
+        certificate=follow(CERTIFICATE, tls.certificate_file) if tls.certificate_file else None,
+        protocols=("h2",) if grpc else (),
+    )
+    return {"transport_socket": socket}
 
 
 def _ext_authz(service: AuthorizerService) -> Config:
@@ -90,9 +105,11 @@ def _service(service: AuthorizerService) -> Config:
     timeout = seconds(service.timeout_s)
     if service.grpc:
         return {"grpc_service": {"envoy_grpc": {"cluster_name": CLUSTER}, "timeout": timeout}}
+    scheme = "https" if service.tls else "http"
+    uri = f"{scheme}://{service.host}:{service.port}"
     return {
         "http_service": {
-            "server_uri": {"uri": f"http://{service.host}:{service.port}", "cluster": CLUSTER, "timeout": timeout},
+            "server_uri": {"uri": uri, "cluster": CLUSTER, "timeout": timeout},
             "path_prefix": service.path,
             "authorization_response": {
                 "allowed_upstream_headers": _exactly(*_TOLD),

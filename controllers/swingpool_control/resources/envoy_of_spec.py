@@ -1,12 +1,16 @@
 """What of an InferenceCluster's spec Envoy goes by."""
 
 import math
+from collections.abc import Mapping
 
+from swingpool_control.api import access
 from swingpool_control.api.access import FailureMode
 from swingpool_control.api.quantities import seconds
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
+from swingpool_control.resources.envoy_authorizer import CERTIFICATE, TRUST
 from swingpool_control.resources.envoy_settings import (
     AuthorizerService,
+    AuthorizerTls,
     EnvoySettings,
     TenantLimit,
     TraceExport,
@@ -21,6 +25,7 @@ def envoy_settings(
     certificate_file: str,
     api_keys_file: str,
     worker_tls: WorkerTlsFiles | None,
+    authorizer_files: Mapping[str, str],
 ) -> EnvoySettings:
     """Return the settings of a router pod's Envoy.
 
@@ -30,6 +35,8 @@ def envoy_settings(
         certificate_file: names the certificate, where the spec wants HTTPS.
         api_keys_file: holds the keys, where the spec wants them.
         worker_tls: by what workers are spoken to over TLS, where the spec wants that.
+        authorizer_files: what names the authorizer's CA and what it is shown, by the name of either, where the spec
+            says them.
     """
     router = spec.router.built_in
     return EnvoySettings(
@@ -38,7 +45,7 @@ def envoy_settings(
         tls_sds_file=certificate_file if router.tls else "",
         api_keys_file=api_keys_file if router.api_keys else "",
         worker_tls=worker_tls,
-        authorizer=_authorizer(spec),
+        authorizer=_authorizer(spec, authorizer_files),
         tenant_limit=_limit(spec),
     )
 
@@ -54,21 +61,31 @@ def _limit(spec: InferenceClusterSpec) -> TenantLimit | None:
     )
 
 
-def _authorizer(spec: InferenceClusterSpec) -> AuthorizerService | None:
+def _authorizer(spec: InferenceClusterSpec, files: Mapping[str, str]) -> AuthorizerService | None:
     asked = spec.router.built_in.authorizer
     if asked is None:
         return None
     scheme, _, rest = asked.endpoint.partition("://")
     authority, slash, path = rest.partition("/")
     host, _, port = authority.partition(":")
+    secure = scheme in ("grpcs", "https")
     return AuthorizerService(
         host=host,
-        port=int(port or 80),
-        grpc=scheme == "grpc",
+        port=int(port or (443 if secure else 80)),
+        grpc=scheme.startswith("grpc"),
+        tls=_authorizer_tls(asked, host, files) if secure else None,
         path=(slash + path).rstrip("/"),
         timeout_s=seconds(asked.timeout),
         allows_unanswered=asked.failure_mode is FailureMode.ALLOW,
         credentials=asked.credentials,
+    )
+
+
+def _authorizer_tls(asked: access.Authorizer, host: str, files: Mapping[str, str]) -> AuthorizerTls:
+    return AuthorizerTls(
+        server_name=(asked.tls.server_name if asked.tls else None) or host,
+        trust_file=files.get(TRUST, ""),
+        certificate_file=files.get(CERTIFICATE, ""),
     )
 
 

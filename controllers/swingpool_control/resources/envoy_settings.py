@@ -23,8 +23,11 @@ FORM_TYPE = "multipart/"
 PASSED_ON = ("authorization", "content-type", "traceparent", "tracestate", names.HEADER_REQUEST_ID)
 """Headers that the prefill leg carries too."""
 
-TOLD_HEADERS = (":method", ":path", "content-length", *PASSED_ON, names.HEADER_CLASS, names.HEADER_TENANT)
-"""What the picker is told of a request's headers: each costs both sides, and no other says anything to it."""
+READ_HEADERS = (*PASSED_ON, names.HEADER_CLASS, names.HEADER_TENANT)
+"""What the picker needs of a generation's headers: each costs both sides, and no other says anything to it."""
+
+TOLD_HEADERS = (":method", ":path", "content-length", *READ_HEADERS)
+"""What it is told of another request's."""
 
 TAG_FIRST_BODY_US = "first_body_us"
 """Access-log tag: microseconds from the request's first byte to the first byte of the worker's body, `-` before it."""
@@ -47,6 +50,18 @@ class TenantLimit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorizerTls:
+    """By what Envoy speaks TLS to the authorizer."""
+
+    server_name: str
+    """What its certificate must be for: a DNS name or an address."""
+    trust_file: str = ""
+    """Names its CA; empty for the public ones."""
+    certificate_file: str = ""
+    """Names Envoy's own certificate; empty for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizerService:
     """Who is asked about each request whether it may pass."""
 
@@ -54,6 +69,8 @@ class AuthorizerService:
     port: int
     grpc: bool
     """Whether by gRPC; else by HTTP."""
+    tls: AuthorizerTls | None = None
+    """None for plain text."""
     path: str = ""
     """By HTTP: before the request's own path."""
     timeout_s: float = 1.0

@@ -14,7 +14,7 @@ from swingpool_control.api.access import ApiKeys, Tls
 from swingpool_control.api.quantities import seconds
 from swingpool_control.api.router import RequestLog
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
-from swingpool_control.resources import envoy_worker_tls, inference_objective, worker_tls
+from swingpool_control.resources import authorizer_tls, envoy_worker_tls, inference_objective, worker_tls
 from swingpool_control.resources.envoy import (
     EDS_DIRECTORY,
     EDS_FILE,
@@ -111,8 +111,9 @@ def _config(owner: Owner, spec: InferenceClusterSpec, *, name: str, labels: dict
         certificate_file=certificate_file,
         api_keys_file=API_KEYS_FILE,
         worker_tls=_worker_tls(spec),
+        authorizer_files=authorizer_tls.files(spec, CONFIG_DIRECTORY),
     )
-    texts = {BOOTSTRAP_KEY: bootstrap(chosen), SPEC_KEY: needed}
+    texts = {BOOTSTRAP_KEY: bootstrap(chosen), SPEC_KEY: needed, **authorizer_tls.texts(spec)}
     if spec.router.built_in.tls:
         texts[CERTIFICATE_KEY] = certificate(TLS_DIRECTORY)
     if tls.wanted(spec):
@@ -152,6 +153,7 @@ def _service(
     return owner.child(api_version="v1", kind="Service", name=name, labels=labels) | {
         "spec": {
             "type": spec.router.built_in.service_type.value,
+            "sessionAffinity": spec.router.built_in.session_affinity.value,
             "selector": selector,
             "ports": [
                 {"name": "https", "port": 443, "targetPort": "http", "protocol": "TCP"}
@@ -186,6 +188,7 @@ def _deployment(
             {"name": "run", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
             {"name": "tmp", "emptyDir": {}},
             *(worker_tls.secret_volume(volume, secret) for volume, secret in _secrets(spec).items()),
+            *authorizer_tls.volumes(spec),
         ],
     }
     if spec.profile and spec.profile.config_map:
@@ -259,6 +262,7 @@ def _envoy(spec: InferenceClusterSpec, settings: RenderSettings) -> Manifest:
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod's own
             *([{"name": "tls", "mountPath": TLS_DIRECTORY, "readOnly": True}] if certificate_shown else []),
             *worker_tls.router_mounts(spec),
+            *authorizer_tls.mounts(spec),
         ],
     }
 
@@ -293,6 +297,7 @@ def _picker(owner: Owner, spec: InferenceClusterSpec, settings: RenderSettings) 
             *(("--profile-file", f"{PROFILE_DIRECTORY}/{reference.key}") if reference else ()),
             *_gateway_arguments(owner, spec),
             *_worker_tls_arguments(spec),
+            *(("--authorizer",) if spec.router.built_in.authorizer else ()),
             *(("--otlp-traces-endpoint", spec.tracing.endpoint) if spec.tracing else ()),
         ],
         "ports": [

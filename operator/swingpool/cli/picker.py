@@ -110,6 +110,7 @@ _DEFAULTS = PickerOptions(cluster="", namespace="", eds_file=Path(EDS_FILE))
 )
 @click.option("--http-host", default=_DEFAULTS.http_host, show_default=True, help="Where those listen.")
 @click.option("--envoy-admin", default=_DEFAULTS.envoy_admin, show_default=True, help="Envoy's admin address.")
+@click.option("--authorizer", is_flag=True, help="Envoy asks an external authorizer: tell how that goes.")
 @click.option(
     "--request-log",
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
@@ -169,6 +170,7 @@ def command(
     http_port: int,
     http_host: str,
     envoy_admin: str,
+    authorizer: bool,
     request_log: Path | None,
     otlp_traces_endpoint: str,
     queue_timeout: float,
@@ -208,6 +210,7 @@ def command(
         worker_tls_name=worker_tls_name,
         http_port=http_port,
         envoy_admin=envoy_admin,
+        authorizer=authorizer,
         request_log=request_log,
         otlp_traces_endpoint=otlp_traces_endpoint,
         queue_timeout_s=queue_timeout,

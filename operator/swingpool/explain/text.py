@@ -1,6 +1,6 @@
 """An explanation as a person reads it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -111,7 +111,7 @@ def requests(found: Iterable[dict[str, Any]]) -> RenderableType:
         for step in one["steps"]:
             table.add_row(f"{step['afterS']:.3f} s", step["what"])
         if one["firstTokenAfterS"] is not None:
-            table.add_row(f"{one['firstTokenAfterS']:.3f} s", "first token")
+            table.add_row(f"{one['firstTokenAfterS']:.3f} s", _first_token(one))
         if one["endedAfterS"] is not None:
             trouble = f": {one['trouble']}" if one["trouble"] else ""
             table.add_row(f"{one['endedAfterS']:.3f} s", f"ended with status {one['status'] or 'none'}{trouble}")
@@ -119,6 +119,11 @@ def requests(found: Iterable[dict[str, Any]]) -> RenderableType:
             table.add_row("", "under way")
         parts += [table, Text("")]
     return Group(*parts[:-1])
+
+
+def _first_token(one: Mapping[str, Any]) -> str:
+    foreseen = one.get("predictedFirstTokenAfterS")  # pickers of before do not tell it
+    return "first token" if foreseen is None else f"first token, predicted at {foreseen:.3f} s"
 
 
 def replayed(

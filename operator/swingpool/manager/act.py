@@ -11,7 +11,7 @@ from swingpool.manager import replicas
 from swingpool.manager.engine_calls import EngineCalls
 from swingpool.manager.events import Recorder
 from swingpool.manager.metrics import Metrics
-from swingpool.manager.store import Store
+from swingpool.manager.store import Key, Store
 from swingpool.manager.writes import Writes
 from swingpool_control import names
 from swingpool_control.actions import Action, EmitEvent, EngineCall, PatchWorker, SetLimits, SetReplicas
@@ -98,7 +98,8 @@ class Actor:
         async def write(patch: PatchWorker) -> None:
             await self._patch_worker(cluster, patch)
 
-        if self.engines.start(pod, action, write):
+        pods = self.store.of_cluster(POD, Key(namespace_of(cluster), name_of(cluster)))
+        if self.engines.start(pod, action, write, pods=pods):
             log.info("told an engine", extra={"action": _describe(action)})
 
     async def _set_replicas(self, cluster: Object, spec: InferenceClusterSpec, action: SetReplicas) -> None:

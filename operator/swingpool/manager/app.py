@@ -76,7 +76,7 @@ class Manager:
         self.workers = WorkerPoll(monotonic=time.monotonic, now_unix_s=time.time)
         server = None if options.prometheus is None else Prometheus(options.prometheus)
         self.prometheus = PrometheusPoll(server, monotonic=time.monotonic, now_unix_s=time.time)
-        self.engines = EngineCalls()
+        self.engines = EngineCalls(picker_port=options.picker_port)
         self.decisions = Decisions()
         self.rounds = self._make_rounds()
         self.queue: WorkQueue[Key] = WorkQueue(self.rounds.round, workers=options.round_workers)

@@ -13,13 +13,13 @@ import aiohttp
 
 from swingpool.kube import Object
 from swingpool.kube.objects import field, labels_of, metadata, name_of, uid_of
-from swingpool.manager.router_merge import merge
 from swingpool.manager.store import Key
 from swingpool.telemetry.router_state import BadStateError, decode
 from swingpool_control import names
 from swingpool_control.figures import Unknown
 from swingpool_control.observation import RouterObservation
 from swingpool_control.placement.limits import DeflectionLimits
+from swingpool_control.router_merge import merge
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class RouterPoll:
         known = self._answers.get(key)
         if known and self._monotonic() - known.at < FRESH_S:
             return known.observation
-        observation = await self._ask_all([pod for pod in pods if _is_router(pod)])
+        observation = await self._ask_all([pod for pod in pods if is_router(pod)])
         self._answers[key] = _Answer(self._monotonic(), observation)
         return observation
 
@@ -90,9 +90,7 @@ class RouterPoll:
         """
         now = self._monotonic()
         told = self._told.get(key, {})
-        running = [
-            pod for pod in pods if _is_router(pod) and field(pod, "status", "podIP") and _phase(pod) == "Running"
-        ]
+        running = [pod for pod in pods if is_router(pod) and field(pod, "status", "podIP") and _phase(pod) == "Running"]
         fresh = {uid: known for uid, known in told.items() if known.limits == limits and now - known.at < TELL_AGAIN_S}
         late = [pod for pod in running if uid_of(pod) not in fresh]
         taken = await asyncio.gather(*(self._tell(pod, limits) for pod in late))
@@ -101,7 +99,7 @@ class RouterPoll:
 
     async def _tell(self, pod: Object, limits: DeflectionLimits) -> bool:
         try:
-            async with self._open().put(f"{self._url(pod)}/limits", json=asdict(limits)) as response:
+            async with self._open().put(f"{url_of(pod, self._port)}/limits", json=asdict(limits)) as response:
                 if response.status < 300:
                     return True
                 why = f"it answered {response.status}"
@@ -110,10 +108,6 @@ class RouterPoll:
         log.debug("a picker did not take limits", extra={"picker": name_of(pod), "error": why})
         return False
 
-    def _url(self, pod: Object) -> str:
-        address = str(field(pod, "status", "podIP"))
-        return f"http://[{address}]:{self._port}" if ":" in address else f"http://{address}:{self._port}"
-
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S))
@@ -121,7 +115,7 @@ class RouterPoll:
 
     async def _ask_all(self, routers: list[Object]) -> RouterObservation | Unknown:
         running = [pod for pod in routers if field(pod, "status", "podIP") and _phase(pod) == "Running"]
-        ready = {name_of(pod) for pod in running if _is_ready(pod)}
+        ready = {name_of(pod) for pod in running if is_ready(pod)}
         if not ready:
             return Unknown("no router pod is ready")
         answers = await asyncio.gather(*(self._ask(pod) for pod in running))
@@ -136,7 +130,7 @@ class RouterPoll:
 
     async def _ask(self, pod: Object) -> RouterObservation | Unknown:
         try:
-            async with self._open().get(f"{self._url(pod)}/state") as response:
+            async with self._open().get(f"{url_of(pod, self._port)}/state") as response:
                 if response.status != 200:
                     return Unknown(f"picker {name_of(pod)} answered {response.status}")
                 return decode(await response.read())
@@ -144,16 +138,23 @@ class RouterPoll:
             return Unknown(f"picker {name_of(pod)} does not answer: {str(error) or type(error).__name__}")
 
 
-def _is_router(pod: Object) -> bool:
+def is_router(pod: Object) -> bool:
+    """Return whether a pod is one of a built-in router."""
     return labels_of(pod).get(names.LABEL_COMPONENT) == names.COMPONENT_ROUTER
+
+
+def url_of(pod: Object, port: int) -> str:
+    """Return where a pod serves HTTP; it must have an address."""
+    address = str(field(pod, "status", "podIP"))
+    return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
 
 
 def _phase(pod: Object) -> str:
     return str(field(pod, "status", "phase") or "")
 
 
-def _is_ready(pod: Object) -> bool:
-    """Whether the pod gets traffic: ready, and not going down."""
+def is_ready(pod: Object) -> bool:
+    """Return whether the pod gets traffic: ready, and not going down."""
     if metadata(pod).get("deletionTimestamp"):
         return False
     conditions = field(pod, "status", "conditions") or ()

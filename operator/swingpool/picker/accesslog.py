@@ -83,6 +83,9 @@ class AccessLog:
         generation.entry.first_token_unix_s = at_unix_s
         if generation.stream:
             self._traffic.first_token(after_s)
+            foreseen_s = generation.entry.predicted_first_token_s
+            if foreseen_s is not None and foreseen_s > 0:
+                self._traffic.metrics.ttft_off.observe(after_s / foreseen_s)
 
     def _ended(self, entry: HTTPAccessLogEntry, generation: Generation | None, upstream: str) -> None:
         common, status = entry.common_properties, entry.response.response_code.value

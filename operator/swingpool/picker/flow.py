@@ -296,6 +296,7 @@ class Flow:
                 return None
             case Computed() as computed:
                 self._learn(request, computed)
+                request.entry.predicted_prompt_s = leg.predicted_s - request.arrival.at_s
                 request.entry.step(f"prompt computed, {computed.prompt_tokens} tokens")
                 return self._after_prefill(request, account, computed.kv_transfer_params)
 

@@ -1,4 +1,4 @@
-"""The picker's own HTTP: metrics, state, probes, and the limits that the manager sets."""
+"""The picker's own HTTP: metrics, state, probes, and what the manager tells: limits, and workers' sleep."""
 
 from collections.abc import Callable
 
@@ -9,6 +9,7 @@ from swingpool.picker import limits
 from swingpool.picker.fleet import Fleet
 from swingpool.picker.journal import MOST_ENTRIES, Journal
 from swingpool.picker.metrics import RouterMetrics
+from swingpool.picker.sleeping import Sleeping
 from swingpool.telemetry.router_state import encode
 from swingpool_control.observation import RouterObservation
 
@@ -20,6 +21,7 @@ def application(
     observe: Callable[[], RouterObservation | None],
     journal: Journal,
     not_ready: Callable[[], str],
+    sleeping: Sleeping | None = None,
 ) -> web.Application:
     """Return the application.
 
@@ -29,6 +31,7 @@ def application(
         observe: makes what /state serves; None while there is nothing to tell yet.
         journal: what /requests serves of the last requests.
         not_ready: says why /readyz fails, empty if it does not.
+        sleeping: takes calls for workers that sleep; None if there are none.
     """
 
     async def serve_metrics(_: web.Request) -> web.Response:
@@ -63,6 +66,8 @@ def application(
     app.router.add_get("/state", serve_state)
     app.add_routes(_of_requests(journal))
     app.router.add_put("/limits", take_limits)
+    if sleeping is not None:
+        app.add_routes(sleeping.routes())
     app.router.add_get("/healthz", serve_health)
     app.router.add_get("/readyz", serve_ready)
     return app

@@ -23,6 +23,8 @@ class Entry:
         "first_token_unix_s",
         "kind",
         "path",
+        "predicted_first_token_s",
+        "predicted_prompt_s",
         "prompt_tokens",
         "request_id",
         "status",
@@ -44,6 +46,10 @@ class Entry:
         self.arrived_unix_s = arrived_unix_s
         self.prompt_tokens = 0
         self.steps: list[tuple[float, str]] = []
+        self.predicted_prompt_s: float | None = None
+        """Seconds from its arrival to the end of its prompt, as predicted when that was sent to a worker."""
+        self.predicted_first_token_s: float | None = None
+        """And to its first token, by that, the transfer and the decode worker's next step."""
         self.first_token_unix_s: float | None = None
         self.ended_unix_s: float | None = None
         self.status = 0
@@ -73,6 +79,7 @@ class Entry:
         def after(at_unix_s: float | None) -> float | None:
             return None if at_unix_s is None else round(at_unix_s - self.arrived_unix_s, 6)
 
+        foreseen = self.predicted_first_token_s
         return {
             "requestID": self.request_id,
             "path": self.path,
@@ -82,6 +89,7 @@ class Entry:
             "arrivedUnixS": self.arrived_unix_s,
             "promptTokens": self.prompt_tokens,
             "steps": [{"afterS": after(at), "what": text} for at, text in self.steps],
+            "predictedFirstTokenAfterS": None if foreseen is None else round(foreseen, 6),
             "firstTokenAfterS": after(self.first_token_unix_s),
             "endedAfterS": after(self.ended_unix_s),
             "status": self.status,

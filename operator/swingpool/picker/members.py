@@ -23,6 +23,8 @@ class Member:
     """Value of the generation label: workers of two generations cannot exchange KV cache."""
     tls: bool = False
     """Whether it speaks TLS, and takes those alone who show it a certificate."""
+    asleep: str = ""
+    """The manager's mark that it sleeps, shall, or wakes; empty for none."""
 
 
 Publish = Callable[[Sequence[Member]], None]

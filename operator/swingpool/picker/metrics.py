@@ -12,6 +12,7 @@ from swingpool.telemetry.windows import combined
 
 _TOKENS = tuple(2.0**power for power in range(4, 21))
 _SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2, 3, 5, 7.5, 10, 20, 40, 80, 160, 600)
+_RATIOS = (0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35, 1.5, 2.0, 3.0, 5.0, 10.0)
 _PREFIX = "swingpool_router_"
 _GROWTH = {
     "itl": (f"{_PREFIX}itl_seconds", "Inter-token latency, from the workers' own histograms."),
@@ -29,6 +30,16 @@ class RouterMetrics:
         self.decisions = self._counter("decisions", "Placement decisions: split, whole or refused.", "kind")
         self.prompt_tokens = self._histogram("prompt_tokens", "Input sequence length.", buckets=_TOKENS)
         self.ttft = self._histogram("ttft_seconds", "Time to first token: arrival to the answer's first byte.")
+        self.ttft_off = self._histogram(
+            "ttft_measured_over_predicted",
+            "Time to first token of streams that were split, over what was predicted when their prompt was sent.",
+            buckets=_RATIOS,
+        )
+        self.itl_off = self._histogram(
+            "itl_measured_over_predicted",
+            "A decode worker's mean time between two tokens from scrape to scrape, over what its model predicts.",
+            buckets=_RATIOS,
+        )
         self.duration = self._histogram("duration_seconds", "Arrival to the last byte.")
         self.legs = self._histogram("prefill_leg_seconds", "Duration of prefill legs, by outcome.", "outcome")
         self.decode_legs = self._histogram("decode_leg_seconds", "From the hand-over to Envoy to the last byte.")
@@ -45,6 +56,12 @@ class RouterMetrics:
         self.errors = self._counter("errors", "Requests that ended badly, by reason.", "reason")
         self.workers = self._gauge("workers", "Workers, by role and whether they get requests.", "role", "rotation")
         self.compiled = self._gauge("compiled", "1 if what requests go through is compiled, 0 if it is plain Python.")
+        self.authorizer = self._counter(
+            "authorizer_requests", "Requests that the external authorizer was asked about, by outcome.", "outcome"
+        )
+        self.authorizer_troubles = self._counter(
+            "authorizer_troubles", "What went wrong on the way to the external authorizer, by reason.", "reason"
+        )
         self.growth = GrowthCollector()
         self.registry.register(self.growth)
 

@@ -79,6 +79,9 @@ class Generations:
             release=release,
             note=note,
         )
+        if entry.predicted_prompt_s is not None:
+            moved_s = worker.account.model.transfer_s(tokens=context_tokens)
+            entry.predicted_first_token_s = entry.predicted_prompt_s + moved_s + worker.account.step_s
         worker.sent_in_epoch += 1
         self._by_id.setdefault(request_id, []).append(generation)
 

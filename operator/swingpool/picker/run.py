@@ -18,6 +18,7 @@ from aiohttp import web
 from swingpool.compiled import core
 from swingpool.kube import Kube
 from swingpool.picker import accesslog, eds, extproc, gateway, http, profiles, rpc
+from swingpool.picker.authorizer import AuthorizerWatch
 from swingpool.picker.certificate import Certificate, WorkerTls
 from swingpool.picker.drain import drain
 from swingpool.picker.fleet import Fleet
@@ -32,6 +33,7 @@ from swingpool.picker.observe import observe
 from swingpool.picker.probe import Prober
 from swingpool.picker.request_log import RequestLog
 from swingpool.picker.requests import Generations
+from swingpool.picker.sleeping import Sleeping
 from swingpool.picker.source_file import FileSource
 from swingpool.picker.source_kubernetes import KubernetesSource
 from swingpool.picker.tracing import SCOPE, Tracer
@@ -84,6 +86,8 @@ class PickerOptions:
     http_host: str = "0.0.0.0"  # noqa: S104 - the manager and Prometheus reach it on the pod's address
     http_port: int = names.PORT_PICKER_HTTP
     envoy_admin: str = f"127.0.0.1:{names.PORT_ENVOY_ADMIN}"
+    authorizer: bool = False
+    """Whether Envoy asks an external authorizer, so that how that goes is told."""
     otlp_traces_endpoint: str = ""
     """Where traces go, `http://HOST:PORT`; empty for none."""
     request_log: Path | None = None
@@ -187,6 +191,10 @@ class Picker:
         told = [one.follow() for one in followed if one is not None]
         if self._objectives is not None:
             told.append(self._objectives.follow(self._prioritise))
+        if self._options.authorizer:
+            counts, troubles = self._metrics.authorizer, self._metrics.authorizer_troubles
+            admin = self._options.envoy_admin
+            told.append(AuthorizerWatch(self._session, admin=admin, requests=counts, troubles=troubles).follow())
         return told
 
     def _prioritise(self, priorities: Mapping[str, int]) -> None:
@@ -269,6 +277,7 @@ class Picker:
             observe=self._observe,
             journal=self._journal,
             not_ready=self._not_ready,
+            sleeping=Sleeping(self._fleet, self._session, tls=self._secure),
         )
         runner = web.AppRunner(app, access_log=None, handle_signals=False)
         await runner.setup()
@@ -289,6 +298,8 @@ class Picker:
         if self._request_log is not None:
             self._request_log.lengths.learn(self._metrics.growth.total("output"))
         self._traffic.scraped(worker.figures, before, prefills=worker.member.role == names.ROLE_PREFILL)
+        if worker.member.role == names.ROLE_DECODE:
+            self._traffic.generated(worker.figures, before, predicted_gap_s=worker.predicted_gap_s())
         self._generations.forget_lost(now_s=time.monotonic())
 
 

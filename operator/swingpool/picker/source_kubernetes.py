@@ -5,7 +5,7 @@ from typing import Any
 
 from swingpool.kube import Interrupted, Kube, Object, Removed, Snapshot, Upserted, WatchEvent, watch
 from swingpool.kube.kinds import POD
-from swingpool.kube.objects import field, labels_of, metadata, uid_of
+from swingpool.kube.objects import annotations_of, field, labels_of, metadata, uid_of
 from swingpool.picker.members import Member, Publish
 from swingpool_control import names
 
@@ -56,4 +56,5 @@ def member_of(pod: Object) -> Member | None:
         deleting=metadata(pod).get("deletionTimestamp") is not None,
         generation=labels_of(pod).get(names.LABEL_GENERATION, ""),
         tls=names.LABEL_TLS in labels_of(pod),
+        asleep=annotations_of(pod).get(names.ANNOTATION_ASLEEP, ""),
     )

@@ -94,6 +94,20 @@ class Traffic:
                     for tokens, count in typical(growth):
                         self.recent.answered(tokens, count, now_s=at_s)
 
+    def generated(self, now: WorkerFigures, before: WorkerFigures, *, predicted_gap_s: float | None) -> None:
+        """Count how far off the predicted time between two tokens was on a decode worker, from scrape to scrape.
+
+        Args:
+            now: its figures.
+            before: those of the scrape before.
+            predicted_gap_s: what its model says of what it generates for now; None if that is nothing.
+        """
+        if predicted_gap_s is None or predicted_gap_s <= 0 or now.itl_s is None or before.itl_s is None:
+            return
+        growth = now.itl_s.since(before.itl_s)
+        if growth.count > 0:
+            self.metrics.itl_off.observe(growth.sum / growth.count / predicted_gap_s)
+
     def cached_per_s(self, *, covered_s: float) -> Figure:
         """Return the prompt tokens per second that prefill workers had in their caches, over the window.
 

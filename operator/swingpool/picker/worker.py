@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from swingpool.picker.members import Member
 from swingpool.telemetry.vllm_page import NO_FIGURES, Histogram, WorkerFigures
 from swingpool_control import names
+from swingpool_control.engine.model import decode_step_s
 from swingpool_control.figures import Figure, Unknown
 from swingpool_control.observation import WorkerObservation
 from swingpool_control.placement.account import Account, Leg
@@ -95,6 +96,13 @@ class Worker:
         """Return what it says that it runs or has waiting, None if that is unknown."""
         running, waiting = self.figures.running, self.figures.waiting
         return None if isinstance(running, Unknown) or isinstance(waiting, Unknown) else running + waiting
+
+    def predicted_gap_s(self) -> float | None:
+        """Return what its model says of the time between two tokens now; None if it generates nothing."""
+        sequences, context = self.account.residents()
+        if not sequences:
+            return None
+        return decode_step_s(self.account.model, sequences=sequences, context_tokens=context)
 
     def observation(self) -> WorkerObservation:
         """Return the worker as the manager sees it."""

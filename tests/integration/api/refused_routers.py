@@ -64,6 +64,34 @@ ROUTERS = [
         spec__router__builtIn={"authorizer": {"endpoint": "grpc://authorizer:9191", "credentials": ["X-API-Key"]}},
     ),
     case(
+        "authorizer-in-plain-text-with-tls",
+        "spec.router.builtIn.authorizer.tls",
+        "begins with grpcs:// or https://",
+        spec__router__builtIn={"authorizer": {"endpoint": "grpc://authorizer:9191", "tls": {}}},
+    ),
+    case(
+        "authorizer-over-tls-at-no-port",
+        "spec.router.builtIn.authorizer.endpoint",
+        "over TLS grpcs and https",
+        spec__router__builtIn={"authorizer": {"endpoint": "grpcs://authorizer"}},
+    ),
+    case(
+        "authorizer-of-no-name",
+        "spec.router.builtIn.authorizer.tls.serverName",
+        "must be a DNS name",
+        spec__router__builtIn={
+            "authorizer": {"endpoint": "https://authorizer", "tls": {"serverName": "*.security"}},
+        },
+    ),
+    case(
+        "authorizer-of-no-ca",
+        "spec.router.builtIn.authorizer.tls.caSecretName",
+        "must be an object's name",
+        spec__router__builtIn={
+            "authorizer": {"endpoint": "https://authorizer", "tls": {"caSecretName": "The CA"}},
+        },
+    ),
+    case(
         "keys-and-an-authorizer",
         "spec.router.builtIn.authorizer",
         "at most one of apiKeys and authorizer",
@@ -85,14 +113,6 @@ ROUTERS = [
         spec__router__builtIn={
             "workerTls": {"secretName": "workers", "clientSecretName": "router", "serverName": "*.workers"}
         },
-    ),
-    case(
-        "workers-that-sleep-behind-tls",
-        "spec.router.builtIn.workerTls",
-        "set reserve to 0",
-        spec__engine__kvTransfer={"buffer": "Host"},
-        spec__pools__0__replicas={"reserve": 1},
-        spec__router__builtIn={"workerTls": {"secretName": "workers", "clientSecretName": "router"}},
     ),
     case("external-router-undescribed", "spec.router.external", "external: {}", spec__router={"type": "External"}),
     case("external-settings-of-built-in", "spec.router.external", "set type to External", spec__router__external={}),

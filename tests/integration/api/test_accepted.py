@@ -171,6 +171,15 @@ def test_what_users_are_shown_is_accepted(plane: ControlPlane, place: str) -> No
                 }
             }
         },
+        {"spec__router__builtIn": {"authorizer": {"endpoint": "https://authorizer.example.com/check"}}},
+        {
+            "spec__router__builtIn": {
+                "authorizer": {
+                    "endpoint": "grpcs://10.0.0.7:9191",
+                    "tls": {"caSecretName": "ca", "serverName": "authorizer.security", "clientSecretName": "router"},
+                }
+            }
+        },
         {"spec__router__builtIn": {"workerTls": {"secretName": "certificates", "clientSecretName": "certificates"}}},
         {"metadata__name": "c" * 40, "spec__pools__0__name": "p" * 20},
     ],
@@ -183,6 +192,8 @@ def test_what_users_are_shown_is_accepted(plane: ControlPlane, place: str) -> No
         "cache",
         "by-grpc",
         "by-http",
+        "by-https",
+        "by-grpcs",
         "worker-tls",
         "longest-names",
     ],

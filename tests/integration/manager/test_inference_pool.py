@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
+from tests.support.kubernetes import CRDS, definition
 from tests.support.manager_stand import ManagerProcess, Place
 from tests.support.waiting import until
 
-NAME = "inferencepools.inference.networking.k8s.io"
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+GROUP = "inference.networking.k8s.io"
+NAME = f"inferencepools.{GROUP}"
 NUMBER = {"type": "integer", "minimum": 1, "maximum": 65535}
 PORT = {"type": "object", "required": ["number"], "properties": {"number": NUMBER}}
 SPEC = {
@@ -39,22 +40,6 @@ SPEC = {
 """What the spec of an InferencePool v1 may hold, as far as we write it."""
 
 
-def definition() -> dict[str, Any]:
-    schema = {"type": "object", "required": ["spec"], "properties": {"spec": SPEC}}
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": NAME, "annotations": {"api-approved.kubernetes.io": "unapproved, a test's own"}},
-        "spec": {
-            "group": "inference.networking.k8s.io",
-            "scope": "Namespaced",
-            "names": {"kind": "InferencePool", "plural": "inferencepools", "singular": "inferencepool"},
-            "versions": [version],
-        },
-    }
-
-
 @pytest.fixture
 def plane_without(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """The control plane, which has no InferencePools before and after."""
@@ -74,7 +59,9 @@ def test_it_comes_with_its_crd_and_goes_with_the_wish(
     assert "install the CRDs" in told["message"]
     assert here.get("Deployment", "pooled-router"), "the other children are there"
 
-    plane_without.api.call("POST", CRDS, definition())
+    plane_without.api.call(
+        "POST", CRDS, definition(group=GROUP, version="v1", kind="InferencePool", plural="inferencepools", spec=SPEC)
+    )
     here.merge("InferenceCluster", "pooled", {"spec": {"router": {"builtIn": {"replicas": 2}}}})
     pool = until("the pool is written", lambda: _pool(here))
     assert pool["spec"]["endpointPickerRef"]["name"] == "pooled-picker"

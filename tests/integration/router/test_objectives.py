@@ -10,11 +10,10 @@ from e2e.cluster.controlplane import ControlPlane
 from swingpool.kube import Kube
 from swingpool.picker.objectives import Objectives
 from swingpool_control.resources.inference_objective import GROUP, KIND, PLURAL, VERSION
-from tests.support.kubernetes import delete_namespace, make_namespace
+from tests.support.kubernetes import CRDS, definition, delete_namespace, make_namespace
 from tests.support.waiting import until_async
 
 NAMESPACE = "router-objectives"
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 OBJECTIVES = f"/apis/{GROUP}/{VERSION}/namespaces/{NAMESPACE}/{PLURAL}"
 REFERENCE = {
     "type": "object",
@@ -31,25 +30,6 @@ SPEC = {
     "properties": {"priority": {"type": "integer"}, "poolRef": REFERENCE},
 }
 """What an InferenceObjective v1alpha2 says, as far as it is read."""
-
-
-def definition() -> dict[str, Any]:
-    schema = {"type": "object", "properties": {"spec": SPEC}}
-    version = {"name": VERSION, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"{PLURAL}.{GROUP}",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, a test's own"},
-        },
-        "spec": {
-            "group": GROUP,
-            "scope": "Namespaced",
-            "names": {"kind": KIND, "plural": PLURAL, "singular": "inferenceobjective"},
-            "versions": [version],
-        },
-    }
 
 
 @pytest.fixture
@@ -99,7 +79,9 @@ async def test_priorities_are_followed(plane: ControlPlane) -> None:
 
     async with Kube.load(plane.kubeconfig) as kube:
         following = asyncio.create_task(Objectives(kube, namespace=NAMESPACE, pool="chat").follow(known.append))
-        await asyncio.to_thread(api.call, "POST", CRDS, definition())
+        await asyncio.to_thread(
+            api.call, "POST", CRDS, definition(group=GROUP, version=VERSION, kind=KIND, plural=PLURAL, spec=SPEC)
+        )
         await until_async("the kind is served", served)
         await apply("paid", priority=10)
         await apply("elsewhere", pool="other", priority=99)

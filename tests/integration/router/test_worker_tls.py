@@ -9,7 +9,9 @@ import aiohttp
 import pytest
 
 from swingpool.picker.certificate import WorkerTls
+from swingpool_control import names
 from swingpool_control.figures import Unknown
+from swingpool_control.reserve.mark import Mark, State
 from swingpool_control.vllm.probes import started_command
 from tests.support.certificates import make_ca, sign
 from tests.support.router_client import ask, completion
@@ -121,3 +123,48 @@ def test_a_renewed_certificate_is_taken_up_and_a_broken_one_is_not(secured: Stan
     (directory / "tls.crt").write_text("no certificate")
     certificate.look()
     assert certificate.context.cert_store_stats()["x509_ca"] == 2
+
+
+async def test_a_worker_is_put_to_sleep_and_woken_as_its_pod_says_and_not_otherwise(
+    secured: Stand, session: aiohttp.ClientSession
+) -> None:
+    worker = secured.workers["d1"]
+
+    async def told(call: str, pod: str = "d1") -> int:
+        url = f"http://127.0.0.1:{secured.http_port}/workers/{pod}/{call}"
+        async with session.post(url) as answer:
+            return answer.status
+
+    async def sleeps() -> bool:
+        own = WorkerTls(secured.directory / "client").context
+        url = f"https://{worker.address}/is_sleeping"
+        async with session.get(url, ssl=own, server_hostname=NAME) as answer:
+            return bool((await answer.json())["is_sleeping"])
+
+    async def marked(state: State) -> None:
+        worker.asleep = Mark(state=state, since_unix_s=0.0, restarts=0).to_json()
+        worker.role = names.ROLE_ASLEEP
+        secured.list_workers()
+
+    async def once_seen(call: str) -> None:
+        async def done() -> bool:
+            return await told(call) == 200
+
+        await until_async("the picker has seen the mark", done)
+
+    try:
+        assert await told("sleep", pod="nobody") == 404
+        assert [await told(call) for call in ("sleep", "wake")] == [409, 409]
+        await marked(State.FALLING_ASLEEP)
+        await once_seen("sleep")
+        assert await sleeps()
+        await marked(State.WAKING)
+
+        async def refuses_sleep() -> bool:
+            return await told("sleep") == 409
+
+        await until_async("who wakes is not put to sleep", refuses_sleep)
+        assert await told("wake") == 200
+        assert not await sleeps()
+    finally:
+        await secured.repair(session)

@@ -123,6 +123,7 @@ def test_a_status_is_told_in_words() -> None:
 def test_a_request_is_told_by_whichever_picker_remembers_it() -> None:
     entry = Entry("id 1", "/v1/completions", kind="", tenant="alice", stream=True, arrived_unix_s=1_700_000_000.0)
     entry.step("prompt to w-1")
+    entry.first_token_unix_s, entry.predicted_first_token_s = entry.arrived_unix_s + 0.5, 0.4
     entry.ended(200)
     asked = []
 
@@ -142,6 +143,7 @@ def test_a_request_is_told_by_whichever_picker_remembers_it() -> None:
     assert "id 1   /v1/completions, stream   tenant alice" in shown
     assert "at router-b" in shown
     assert "prompt to w-1" in shown
+    assert "first token, predicted at 0.400 s" in shown
     assert "ended with status 200" in shown
 
 

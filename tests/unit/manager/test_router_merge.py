@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swingpool.manager.router_merge import merge
 from swingpool_control.figures import Unknown
 from swingpool_control.observation import Percentiles, RouterObservation, WorkerObservation
+from swingpool_control.router_merge import merge
 
 
 def worker(**more: Any) -> WorkerObservation:

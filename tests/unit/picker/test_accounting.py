@@ -5,6 +5,7 @@ import math
 import os
 import random
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from swingpool.picker.metrics import RouterMetrics
 from swingpool.picker.requests import FORGET_AFTER_S, FORGET_SOON_S, Generations
 from swingpool.picker.traffic import Traffic
 from swingpool.picker.worker import Worker
-from swingpool.telemetry.vllm_page import Histogram, WorkerFigures
+from swingpool.telemetry.vllm_page import NO_FIGURES, Histogram, WorkerFigures
 from swingpool.telemetry.windows import Histograms
 from swingpool_control.figures import Unknown
 from swingpool_control.placement.ticket import Ticket
@@ -46,11 +47,12 @@ class Picker:
         assert worker is not None
         return worker
 
-    def send(self, request_id: str, name: str, *, stream: bool = True) -> None:
+    def send(self, request_id: str, name: str, *, stream: bool = True, predicted_prompt_s: float | None = None) -> None:
         now = time.time()
         ticket = Ticket(0, 10, arrived_s=0.0)
         self.fleet.dispatcher.roster.decode_sent(ticket, self.worker(name).account, now_s=time.monotonic())
         entry = Entry(request_id, "/v1/completions", kind="", tenant="", stream=stream, arrived_unix_s=now)
+        entry.predicted_prompt_s = predicted_prompt_s
         self.generations.sent(request_id, self.worker(name), context_tokens=10, stream=stream, entry=entry)
 
     def logged(
@@ -314,3 +316,41 @@ def test_requests_of_an_envoy_that_was_killed_are_forgotten_soon() -> None:
     picker.generations.forget_lost(now_s=now_s + FORGET_SOON_S + 2)
     assert picker.worker("a").account.decodes_in_flight == 1
     assert picker.generations.find("told of again", "a:8000") is not None
+
+
+def counted(picker: Picker, series: str) -> list[float]:
+    """Return how many values a histogram has, and their sum."""
+    registry = picker.traffic.metrics.registry
+    count, total = (registry.get_sample_value(f"swingpool_router_{series}_{part}") for part in ("count", "sum"))
+    return [count or 0.0, total or 0.0]
+
+
+async def test_a_prediction_of_the_first_token_is_held_against_what_came() -> None:
+    picker = Picker(member("a"))
+    picker.send("unforeseen", "a")
+    picker.logged("unforeseen", "a", first_body_us="250000")
+    assert counted(picker, "ttft_measured_over_predicted") == [0.0, 0.0]
+    picker.send("foreseen", "a", predicted_prompt_s=0.2)
+    account = picker.worker("a").account
+    foreseen_s = 0.2 + account.model.transfer_s(tokens=10) + account.step_s
+    picker.logged("foreseen", "a", first_body_us="500000", end=False)
+    picker.logged("foreseen", "a", first_body_us="500000")
+    assert counted(picker, "ttft_measured_over_predicted") == pytest.approx([1.0, 0.5 / foreseen_s])
+
+
+async def test_a_predicted_gap_between_tokens_is_held_against_the_workers_own() -> None:
+    picker = Picker(member("a"))
+    worker, before = picker.worker("a"), gaps(10, 0.2)
+    picker.traffic.generated(gaps(20, 0.5), before, predicted_gap_s=worker.predicted_gap_s())
+    assert counted(picker, "itl_measured_over_predicted") == [0.0, 0.0], "it generates nothing that anybody knows of"
+    picker.send("1", "a")
+    predicted_s = worker.predicted_gap_s()
+    assert predicted_s
+    picker.traffic.generated(gaps(20, 0.5), before, predicted_gap_s=predicted_s)
+    picker.traffic.generated(gaps(20, 0.5), gaps(20, 0.5), predicted_gap_s=predicted_s)
+    assert counted(picker, "itl_measured_over_predicted") == pytest.approx([1.0, 0.03 / predicted_s])
+
+
+def gaps(count: float, total_s: float) -> WorkerFigures:
+    """Return what a worker tells of the times between tokens so far."""
+    return replace(NO_FIGURES, itl_s=Histogram(bounds=(1.0, float("inf")), counts=(count, count), sum=total_s))

@@ -40,6 +40,7 @@ def test_it_is_told_in_seconds_since_the_arrival() -> None:
     one.ended(503, "worker_unreachable")
     told = one.told()
     assert told["firstTokenAfterS"] == 0.25
+    assert told["predictedFirstTokenAfterS"] is None
     assert told["class"] == "batch"
     assert [step["what"] for step in told["steps"]] == ["prompt to w-1"]
     assert told["steps"][0]["afterS"] > 0

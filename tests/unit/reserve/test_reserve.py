@@ -160,3 +160,17 @@ def test_as_many_serve_as_were_asked_for_and_no_more_sleep_than_may(
     assert pods - sleeping == wanted
     assert sleeping <= max(reserve, asleep)
     assert turned.count(State.WAKING) == (min(asleep, wanted - before) if wanted > before else 0)
+
+
+@pytest.mark.parametrize(
+    ("state", "allowed"),
+    [
+        (None, set()),
+        (State.FALLING_ASLEEP, {"sleep", "wake"}),
+        (State.ASLEEP, {"sleep", "wake"}),
+        (State.WAKING, {"wake"}),
+    ],
+)
+def test_only_what_a_pod_speaks_of_is_passed_on(state: State | None, allowed: set[str]) -> None:
+    text = "" if state is None else Mark(state=state, since_unix_s=T0, restarts=0).to_json()
+    assert {call for call in ("sleep", "wake") if mark.allows(text, call)} == allowed

@@ -93,3 +93,61 @@ def test_an_authorizer_stands_before_all_that_decides() -> None:
     assert place == {"address": "authorizer.security", "port_value": 8080}
     [strip] = _manager(config)["early_header_mutation_extensions"]
     assert {"remove": names.HEADER_TENANT} in strip["typed_config"]["mutations"]
+
+
+def _authorizer_cluster(authorizer: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the authorizer's cluster, and what of the router's ConfigMap names its certificates."""
+    found = render(spec_of("minimal", router={"builtIn": {"authorizer": authorizer}}))
+    data = child(found, "ConfigMap", "chat-router")["data"]
+    config = json.loads(data["envoy.json"])
+    [cluster] = [one for one in config["static_resources"]["clusters"] if one["name"] == "authorizer"]
+    return cluster, {key: text for key, text in data.items() if key.startswith("authorizer-")}
+
+
+def test_an_authorizer_over_tls_is_a_public_ca_s_for_its_host_unless_more_is_said() -> None:
+    cluster, files = _authorizer_cluster({"endpoint": "https://authorizer.example.com/check"})
+    context = cluster["transport_socket"]["typed_config"]
+    checked = context["common_tls_context"]["validation_context"]
+    assert context["sni"] == "authorizer.example.com"
+    assert checked["trusted_ca"]["filename"] == "/etc/ssl/certs/ca-certificates.crt"
+    [name] = checked["match_typed_subject_alt_names"]
+    assert (name["san_type"], name["matcher"]) == ("DNS", {"exact": "authorizer.example.com"})
+    assert cluster["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"]["socket_address"] == {
+        "address": "authorizer.example.com",
+        "port_value": 443,
+    }
+    assert files == {}
+
+
+def test_an_address_is_no_name_to_ask_for() -> None:
+    cluster, _ = _authorizer_cluster({"endpoint": "grpcs://10.0.0.7:9191"})
+    context = cluster["transport_socket"]["typed_config"]
+    assert "sni" not in context
+    [name] = context["common_tls_context"]["validation_context"]["match_typed_subject_alt_names"]
+    assert (name["san_type"], name["matcher"]) == ("IP_ADDRESS", {"exact": "10.0.0.7"})
+    assert context["common_tls_context"]["alpn_protocols"] == ["h2"]
+
+
+def test_the_authorizers_ca_and_the_routers_certificate_are_mounted_where_envoy_reads_them() -> None:
+    tls = {"caSecretName": "their-ca", "clientSecretName": "our-own", "serverName": "authorizer.security"}
+    authorizer = {"endpoint": "grpcs://10.0.0.7:9191", "tls": tls}
+    cluster, files = _authorizer_cluster(authorizer)
+    pod = pod_of(render(spec_of("minimal", router={"builtIn": {"authorizer": authorizer}})), "chat-router")
+    secrets = {volume["name"]: volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
+    assert secrets == {"authorizer-ca": "their-ca", "authorizer-client": "our-own"}
+    envoy = container_of(pod, "envoy")
+    mounted = {mount["name"]: mount["mountPath"] for mount in envoy["volumeMounts"]}
+    assert f"{mounted['authorizer-ca']}/ca.crt" in files["authorizer-ca.json"]
+    assert f"{mounted['authorizer-client']}/tls.key" in files["authorizer-client.json"]
+    context = cluster["transport_socket"]["typed_config"]
+    assert context["sni"] == "authorizer.security"
+    common = context["common_tls_context"]
+    trusted = common["combined_validation_context"]["validation_context_sds_secret_config"]
+    [shown] = common["tls_certificate_sds_secret_configs"]
+    for source, key in ((trusted, "authorizer-ca.json"), (shown, "authorizer-client.json")):
+        path = f"{mounted['config']}/{key}"
+        assert source["sds_config"]["path_config_source"]["path"] == path
+        assert source["name"] in files[key], "Envoy finds it there by name"
+    picker = container_of(pod, "picker")
+    assert "--authorizer" in picker["args"]
+    assert not {"authorizer-ca", "authorizer-client"} & {mount["name"] for mount in picker["volumeMounts"]}

@@ -339,3 +339,9 @@ def test_every_container_is_restricted(name: str) -> None:
         for container in [*pod["containers"], *pod.get("initContainers", [])]:
             assert container["securityContext"]["allowPrivilegeEscalation"] is False
             assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize("affinity", ["None", "ClientIP"])
+def test_a_clients_connections_go_to_one_router_pod_if_that_is_asked_for(affinity: str) -> None:
+    found = render(spec_of("minimal", router={"builtIn": {"sessionAffinity": affinity}}))
+    assert child(found, "Service", "chat-router")["spec"]["sessionAffinity"] == affinity
