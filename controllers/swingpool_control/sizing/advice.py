@@ -4,7 +4,8 @@ The swing loop weighs the next seconds, and acts on slight advantages only after
 weighed here, by the share that so many workers of a role will let be late. Three in prefill may make more prompts
 late than nine in decode do answers, though both are as busy: many workers share one queue, and decode is slow only when
 it is nearly full. It also says for which role more workers would help nothing: what the next seconds show of it is then
-chance, or one worker's trouble, and needs more evidence.
+chance, or one worker's trouble, and needs more evidence. What came is looked at for as long as it has been the same
+(`steady`): a half minute that was busier than others by chance moves nobody.
 """
 
 import math
@@ -16,10 +17,10 @@ from swingpool_control.figures import Unknown
 from swingpool_control.sizing import objectives, sustained
 from swingpool_control.sizing.coming import ComingMemory
 from swingpool_control.sizing.demand import Demand
-from swingpool_control.sizing.history import Series
 from swingpool_control.sizing.need import Need
 from swingpool_control.sizing.pools import PoolFacts
 from swingpool_control.sizing.rates import HANDOVER, PERCENTILES
+from swingpool_control.sizing.steady import steady
 from swingpool_control.sizing.traffic import Traffic
 from swingpool_control.swing.guards import ROLES, other, serving
 from swingpool_control.view import ClusterView
@@ -30,10 +31,7 @@ user asked for, and half a minute shows so much by chance."""
 
 SURE = 1.05
 """What must hold at the least: with so much less the present roles are as bad still, and with so much more others are
-as good; more where half a minute has few requests, whose number is chance (`_sure`)."""
-
-LATELY_S = 30.0
-"""Over which what came of late was counted, at the least."""
+as good; more where what came of late are few requests, whose number is chance (`_sure`)."""
 
 SHARE = 0.2
 """Share of what is late now that must be saved: else lateness goes from one role to the other."""
@@ -43,9 +41,6 @@ LEAST = 0.0005
 
 LASTS_S = 14.0
 """How long it must have been so: two steps."""
-
-STEPS = 1
-"""Closed steps of the history that the need is the mean of, beside the open one: half a minute at least."""
 
 TURNED = 0.4
 """Share by which prompts now may be longer or shorter than those: beyond that the mix has turned."""
@@ -70,8 +65,20 @@ class Advice:
     """Roles to which no move would save what is worth one, even if more comes than came of late."""
 
 
-def lately(came: ComingMemory, seen: Demand | Unknown, traffic: Traffic, *, soon: Need | None = None) -> Need | None:
-    """Return what arrived over the last half minute or more; None if less is known, or if it is another mix than now.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lately:
+    """What came of late."""
+
+    need: Need
+    """What both roles must sustain for it."""
+    over_s: float
+    """How long it has been so, as far as chance tells."""
+
+
+def lately(came: ComingMemory, seen: Demand | Unknown, traffic: Traffic, *, soon: Need | None = None) -> Lately | None:
+    """Return what arrived over the last half minute, or for as long as it has been the same.
+
+    None if less is known, or if it is another mix than now.
 
     Args:
         came: what came.
@@ -79,22 +86,27 @@ def lately(came: ComingMemory, seen: Demand | Unknown, traffic: Traffic, *, soon
         traffic: its lengths.
         soon: what is sure to come within the next moments: roles are made ready for that, too.
     """
-    requests, tokens = _mean(came.requests.history.fine), _mean(came.prompt_tokens.history.fine)
-    if isinstance(seen, Unknown) or requests is None or tokens is None:
+    held = steady(
+        came.requests.history.fine,
+        came.prompt_tokens.history.fine,
+        arrival_scv=traffic.arrival_scv,
+        prompt_scv=traffic.lengths.prompt_scv,
+    )
+    if isinstance(seen, Unknown) or held is None:
         return None
-    mean, now = tokens * seen.requests_per_s, seen.prompt_tokens_per_s * requests
+    mean, now = held.prompt_tokens_per_s * seen.requests_per_s, seen.prompt_tokens_per_s * held.requests_per_s
     if abs(mean - now) > TURNED * max(mean, now):
         return None
-    prefill_per_s = tokens / max(1.0, traffic.lengths.mean_prompt_tokens)
-    found = Need(prefill_per_s=prefill_per_s, decode_per_s=requests, kv_tokens=0.0)
-    return found if soon is None else found.at_least(soon)
+    prefill_per_s = held.prompt_tokens_per_s / max(1.0, traffic.lengths.mean_prompt_tokens)
+    found = Need(prefill_per_s=prefill_per_s, decode_per_s=held.requests_per_s, kv_tokens=0.0)
+    return Lately(need=found if soon is None else found.at_least(soon), over_s=held.over_s)
 
 
 def of(
     view: ClusterView,
     facts: tuple[PoolFacts, ...],
     traffic: Traffic,
-    need: Need | None,
+    came: Lately | None,
     before: Advice | None,
     *,
     now_unix_s: float,
@@ -105,17 +117,17 @@ def of(
         view: the cluster.
         facts: facts of its pools.
         traffic: lengths and burstiness of what comes in.
-        need: what both roles must sustain; None if that is not known.
+        came: what came of late; None if that is not known.
         before: the answer of the step before.
         now_unix_s: the time.
     """
     counts = _counts(view)
-    if need is None or not all(any(its == role and count for (_, its), count in counts.items()) for role in ROLES):
+    if came is None or not all(any(its == role and count for (_, its), count in counts.items()) for role in ROLES):
         return None
     most = sum(counts.values())
-    sure = _sure(traffic, need)
-    fewer = _Late(view, facts, traffic, need.scaled(1 / sure), most=most)
-    more = _Late(view, facts, traffic, need.scaled(sure), most=most)
+    sure = _sure(traffic, came)
+    fewer = _Late(view, facts, traffic, came.need.scaled(1 / sure), most=most)
+    more = _Late(view, facts, traffic, came.need.scaled(sure), most=most)
     now = {role: fewer.share(role, counts) for role in ROLES}
     options = {role: _best(facts, counts, more, role) for role in ROLES}
     stays = sum(more.share(role, counts) for role in ROLES)
@@ -133,17 +145,15 @@ def of(
         since_unix_s=since_unix_s,
         lasts=now_unix_s - since_unix_s >= LASTS_S,
         needless=needless,
-        reason=f"by the last half minute {told[ROLES[0]]} and {told[ROLES[1]]} will be late; with {what} moved to "
-        f"{moved[0]} {then[ROLES[0]]:.1%} and {then[ROLES[1]]:.1%}",
+        reason=f"by the last {came.over_s:.0f} s {told[ROLES[0]]} and {told[ROLES[1]]} will be late; with {what} "
+        f"moved to {moved[0]} {then[ROLES[0]]:.1%} and {then[ROLES[1]]:.1%}",
     )
 
 
-def _sure(traffic: Traffic, need: Need) -> float:
+def _sure(traffic: Traffic, came: Lately) -> float:
     """Return by what factor what came of late may be off: by one standard deviation of chance."""
-    lengths = traffic.lengths
-    square = sum(one.weight * one.prompt_tokens**2 for one in lengths.bins) / lengths.weight
-    spread = traffic.arrival_scv + max(0.0, square / max(1.0, lengths.mean_prompt_tokens) ** 2 - 1.0)
-    return max(SURE, 1.0 + math.sqrt(spread / max(1.0, LATELY_S * need.decode_per_s)))
+    spread = traffic.arrival_scv + traffic.lengths.prompt_scv
+    return max(SURE, 1.0 + math.sqrt(spread / max(1.0, came.over_s * came.need.decode_per_s)))
 
 
 def _saves(view: ClusterView, late: float, then: Mapping[str, float]) -> bool:
@@ -218,10 +228,3 @@ def _counts(view: ClusterView) -> dict[tuple[str, str], int]:
             key = worker.pool, worker.role
             found[key] = found.get(key, 0) + 1
     return found
-
-
-def _mean(series: Series) -> float | None:
-    closed = [value for value in series.values[-STEPS:] if value is not None]
-    if len(closed) < STEPS or not series.open_count:
-        return None
-    return (sum(closed) + series.open_sum / series.open_count) / (len(closed) + 1)

@@ -3,7 +3,9 @@
 Decode: the mean time between tokens of the router's window, against what the profiles say of the batches that the
 decode workers hold. Prompts that they are given to compute make some steps longer: their part is taken off, by the
 profiles, and if it is large the time says nothing.
-Prefill: what the router learns from every batch of prompts that it sends, against its own prediction.
+Prefill: what the router learns from every batch of prompts that it sends, against its own prediction. A worker whose KV
+cache is full of prompts that wait to be fetched computes the next ones no slower: it waits for decode workers, for a
+single hot one perhaps, so its times say nothing. Taken for slowness they would ask for prefill workers, who help none.
 
 Both are compared with the profiles as they are, not as corrected before, so that a factor never feeds on itself.
 """
@@ -23,6 +25,9 @@ from swingpool_control.view import ClusterView
 
 MOST_PROMPTS = 0.3
 """Share of decode workers' time that may go to prompts: beyond it nothing is said of their steps."""
+
+HELD = 0.5
+"""Share of a prefill worker's KV cache that may wait to be fetched: beyond it, its prompts may wait for room."""
 
 _ByPod = Mapping[str, PerformanceModel | Unknown | None]
 
@@ -50,7 +55,7 @@ def follow(view: ClusterView, memory: SpeedMemory, *, now_unix_s: float) -> Spee
         return replace(memory, calibration=update(memory.calibration, {}, now_unix_s=now_unix_s))
     models = {worker.pod: view.models.get(worker.pool) for worker in view.workers}
     evidence = {
-        names.ROLE_PREFILL: _prefill(router),
+        names.ROLE_PREFILL: _prefill(router, models),
         names.ROLE_DECODE: _decode(router, models, memory),
     }
     return SpeedMemory(
@@ -72,15 +77,28 @@ def calibrated(view: ClusterView, memory: SpeedMemory) -> ClusterView:
     return replace(view, models=models, calibration=calibration)
 
 
-def _prefill(router: RouterObservation) -> Evidence:
-    """The mean of what the router learnt of each prefill worker, by the prompts that it stands on."""
-    served, total = 0, 0.0
+def _prefill(router: RouterObservation, models: _ByPod) -> Evidence:
+    """The mean of what the router learnt of each prefill worker that had room, by the prompts that it stands on."""
+    served, total, waited = 0, 0.0, False
     for worker in router.workers:
-        if worker.role == names.ROLE_PREFILL and not isinstance(worker.slowness, Unknown):
-            served += worker.prefills_served
-            total += worker.slowness * worker.prefills_served
-    observed: Figure = total / served if served else Unknown("the router has learnt nothing of prefill workers")
+        if worker.role != names.ROLE_PREFILL or isinstance(worker.slowness, Unknown):
+            continue
+        if not _had_room(worker, models.get(worker.pod)):
+            waited = True
+            continue
+        served += worker.prefills_served
+        total += worker.slowness * worker.prefills_served
+    why = "prefill workers hold prompts that wait to be fetched" if waited else "the router has learnt nothing of them"
+    observed: Figure = total / served if served else Unknown(why)
     return Evidence(observed_s=observed, predicted_s=1.0, values=served)
+
+
+def _had_room(worker: WorkerObservation, model: PerformanceModel | Unknown | None) -> bool:
+    """Whether a prefill worker could begin what it was sent, for all that is known; unknown is no room."""
+    if isinstance(worker.kv_usage, Unknown) or model is None or isinstance(model, Unknown):
+        return False
+    computing = min(worker.pending_prefill_tokens, model.max_batched_tokens) / model.kv_capacity_tokens
+    return worker.kv_usage - computing <= HELD
 
 
 def _decode(router: RouterObservation, models: _ByPod, memory: SpeedMemory) -> Evidence:

@@ -62,6 +62,12 @@ class Lengths:
         object.__setattr__(self, "mean_output_tokens", output / weight)
         object.__setattr__(self, "mean_context_tokens", read / output if output > 0 else prompt / weight)
 
+    @property
+    def prompt_scv(self) -> float:
+        """Squared coefficient of variation of the lengths of prompts."""
+        square = math.fsum(one.weight * one.prompt_tokens**2 for one in self.bins) / self.weight
+        return max(0.0, square / max(1.0, self.mean_prompt_tokens) ** 2 - 1.0)
+
     def scaled(self, factor: float) -> "Lengths":
         """Return the same distribution with all weights times a factor, to let old sketches count for less.
 

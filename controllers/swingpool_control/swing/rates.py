@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from swingpool_control.figures import Unknown
 from swingpool_control.observation import RouterObservation
-from swingpool_control.sizing.traffic import Lengths
 
 SHORT_S = 4.0
 """The last seconds."""
@@ -87,12 +86,4 @@ def arriving(
 def spread(router: RouterObservation) -> float:
     """Return how widely prompt tokens scatter: burstiness of arrivals plus that of lengths; 2 if neither is known."""
     bursts = 1.0 if isinstance(router.arrival_scv, Unknown) else max(0.0, router.arrival_scv)
-    return bursts + (1.0 if isinstance(router.lengths, Unknown) else _length_scv(router.lengths))
-
-
-def _length_scv(lengths: Lengths) -> float:
-    mean = lengths.mean_prompt_tokens
-    if mean <= 0:
-        return 1.0
-    square = math.fsum(one.weight * one.prompt_tokens**2 for one in lengths.bins) / lengths.weight
-    return max(0.0, square / mean**2 - 1.0)
+    return bursts + (1.0 if isinstance(router.lengths, Unknown) else router.lengths.prompt_scv)

@@ -38,7 +38,7 @@ def said(
     view = made.view()
     facts = pools.of(view, traffic=TRAFFIC)
     need = Need(prefill_per_s=prefill_per_s, decode_per_s=decode_per_s, kv_tokens=0.0)
-    found = advice.of(view, facts, TRAFFIC, need, before, now_unix_s=T0 + at_s)
+    found = advice.of(view, facts, TRAFFIC, advice.Lately(need=need, over_s=30.0), before, now_unix_s=T0 + at_s)
     assert found is not None
     return found if found.workers else None
 
@@ -68,8 +68,8 @@ def test_it_says_which_roles_need_no_more() -> None:
         (fleet(5, 5), 100.0, {*ROLES}),  # where both drown no move helps
     ):
         view = made.view()
-        need = Need(prefill_per_s=per_s, decode_per_s=per_s, kv_tokens=0.0)
-        found = advice.of(view, pools.of(view, traffic=TRAFFIC), TRAFFIC, need, None, now_unix_s=T0)
+        came = advice.Lately(need=Need(prefill_per_s=per_s, decode_per_s=per_s, kv_tokens=0.0), over_s=30.0)
+        found = advice.of(view, pools.of(view, traffic=TRAFFIC), TRAFFIC, came, None, now_unix_s=T0)
         assert found is not None
         assert set(found.needless) == needless
 

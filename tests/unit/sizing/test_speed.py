@@ -65,7 +65,7 @@ def router(*, itl_ratio: float = 1.0, slowness: float = 1.0, **parts: Any) -> Ro
         "itl_s": percentiles(mean_s * itl_ratio),
         "queued_requests": 0,
         "workers": (
-            worker("p", names.ROLE_PREFILL, slowness=slowness, prefills_served=500),
+            worker("p", names.ROLE_PREFILL, slowness=slowness, prefills_served=500, kv_usage=0.2),
             worker("d1", names.ROLE_DECODE, decodes_in_flight=8),
             worker("d2", names.ROLE_DECODE, decodes_in_flight=30, running=24.0),
         ),
@@ -164,6 +164,34 @@ def test_prompts_on_decode_workers_are_taken_off_or_say_nothing() -> None:
 )
 def test_what_is_unknown_leaves_the_profiles_alone(make: Any) -> None:
     assert watched(make, minutes=30).calibration.neutral
+
+
+@pytest.mark.parametrize("kv_usage", [0.95, GONE])
+def test_waiting_for_room_in_the_kv_cache_is_not_slowness(kv_usage: Any) -> None:
+    full = worker("p", names.ROLE_PREFILL, slowness=1.4, prefills_served=500, kv_usage=kv_usage)
+    memory = watched(lambda _: router(workers=(full,)), minutes=60)
+    assert memory.calibration.neutral
+    assert "wait to be fetched" in memory.calibration.why[names.ROLE_PREFILL]
+
+
+def test_who_has_room_tells_for_all() -> None:
+    full = worker("p", names.ROLE_PREFILL, slowness=2.0, prefills_served=500, kv_usage=0.95)
+    roomy = worker("d1", names.ROLE_PREFILL, slowness=1.2, prefills_served=500, kv_usage=0.1)
+    memory = watched(lambda _: router(workers=(full, roomy)), minutes=90)
+    assert memory.calibration.prefill == pytest.approx(1.2, rel=2 * DEAD_BAND)
+
+
+def test_prompts_that_are_computed_now_take_no_room_from_others() -> None:
+    share = MODEL.max_batched_tokens / MODEL.kv_capacity_tokens
+    busy = worker(
+        "p",
+        names.ROLE_PREFILL,
+        slowness=1.2,
+        prefills_served=500,
+        pending_prefill_tokens=MODEL.max_batched_tokens,
+        kv_usage=0.5 + share,
+    )
+    assert watched(lambda _: router(workers=(busy,)), minutes=30).calibration.prefill > 1.0
 
 
 def test_old_figures_leave_the_factors_as_they_are() -> None:
