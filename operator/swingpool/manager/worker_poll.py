@@ -10,6 +10,7 @@ from swingpool.kube.objects import Object, labels_of, metadata, name_of, uid_of
 from swingpool.kube.objects import field as field_of
 from swingpool.manager.external_traffic import Asked, ExternalTraffic
 from swingpool.manager.store import Key
+from swingpool.telemetry import worker_page
 from swingpool.telemetry.vllm_page import WorkerFigures, parse
 from swingpool_control import names
 from swingpool_control.observation import RouterObservation
@@ -17,8 +18,6 @@ from swingpool_control.observation import RouterObservation
 TIMEOUT_S = 0.8
 FRESH_S = 0.5
 """An answer younger than this is not asked for again."""
-MOST_BYTES = 4 * 1024 * 1024
-"""Longest text that is read."""
 
 
 @dataclass(slots=True)
@@ -78,23 +77,10 @@ class WorkerPoll:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S))
         try:
             async with self._session.get(f"http://{address}/metrics") as response:
-                if response.status != 200:
-                    return None
-                text = await _read(response)
+                text = await worker_page.read(response)
         except (aiohttp.ClientError, OSError, TimeoutError):
             return None
-        return parse(text, now_unix_s=self._now_unix_s())
-
-
-async def _read(response: aiohttp.ClientResponse) -> str:
-    """Return the answer's text; cut where it is longer than anything a worker tells."""
-    parts, size = [], 0
-    async for part in response.content.iter_any():
-        parts.append(part)
-        size += len(part)
-        if size > MOST_BYTES:
-            break
-    return b"".join(parts).decode("utf-8", errors="replace")
+        return None if text is None else parse(text, now_unix_s=self._now_unix_s())
 
 
 def workers_of(pods: Sequence[Object]) -> list[Object]:

@@ -16,6 +16,7 @@ import aiohttp
 from swingpool.picker.fleet import Fleet
 from swingpool.picker.wire import Tls
 from swingpool.picker.worker import Worker
+from swingpool.telemetry import worker_page
 from swingpool.telemetry.vllm_page import WorkerFigures, parse
 from swingpool_control.figures import Unknown
 
@@ -122,10 +123,10 @@ class Prober:
         """Read the metrics; a failure says nothing of the worker's health, and leaves the figures to grow stale."""
         try:
             async with asyncio.timeout(TIMEOUT_S), self._asked(worker, "/metrics") as response:
-                if response.status != 200:
-                    return
-                text = (await response.read()).decode(errors="replace")
+                text = await worker_page.read(response)
         except (TimeoutError, aiohttp.ClientError):
+            return
+        if text is None:
             return
         before, now_unix_s = worker.figures, time.time()
         worker.scraped(parse(text, now_unix_s=now_unix_s), now_unix_s=now_unix_s)

@@ -7,7 +7,8 @@ from aiohttp import web
 
 from swingpool.kube import Object
 from swingpool.manager.store import Key
-from swingpool.manager.worker_poll import FRESH_S, MOST_BYTES, WorkerPoll
+from swingpool.manager.worker_poll import FRESH_S, WorkerPoll
+from swingpool.telemetry.worker_page import MOST_BYTES
 from swingpool_control import names
 from swingpool_control.figures import Unknown
 
