@@ -7,9 +7,13 @@ does not have is `Unknown`. Unix times are the picker's clock.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from swingpool_control.figures import Figure, Unknown
 from swingpool_control.sizing.traffic import Lengths
+
+PERCENTILES: Final = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
+"""Those that objectives and figures speak of: the share of all values that lie at or under each."""
 
 NOT_TOLD = Unknown("the router does not tell it")
 

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from swingpool_control.api.base import ApiModel
-from swingpool_control.api.quantities import DECIMAL_PATTERN, DecimalText, ObjectName, PositiveDuration
+from swingpool_control.api.quantities import DECIMAL_PATTERN, DecimalText, DnsName, ObjectName, PositiveDuration
 from swingpool_control.api.rules import LIST_SET, Rule, matches, rules
 
 _HOST = r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?"
@@ -38,14 +38,6 @@ HeaderName = Annotated[
     ),
 ]
 """Name of a header that holds a credential."""
-
-DNS_PATTERN = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
-
-DnsName = Annotated[
-    str,
-    Field(min_length=1, max_length=253, pattern=DNS_PATTERN),
-    matches(DNS_PATTERN, message="must be a DNS name: lower-case letters, digits, dashes and dots"),
-]
 
 RequestRate = Annotated[
     DecimalText,

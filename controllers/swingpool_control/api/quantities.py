@@ -64,6 +64,13 @@ ObjectName = Annotated[
 ]
 """Name of another object in the cluster's namespace."""
 
+DnsName = Annotated[
+    str,
+    Field(min_length=1, max_length=253, pattern=OBJECT_NAME_PATTERN),
+    matches(OBJECT_NAME_PATTERN, message="must be a DNS name: lower-case letters, digits, dashes and dots"),
+]
+"""A DNS name."""
+
 LabelKey = Annotated[
     str,
     Field(min_length=1, max_length=317, pattern=LABEL_KEY_PATTERN),

@@ -130,8 +130,8 @@ class BuiltInRouter(ApiModel):
     session_affinity: Annotated[
         SessionAffinity,
         Field(
-            description="ClientIP: the Service sends all that comes from one address to one router pod, whose picker so "
-            "knows where that client's conversations lie in workers' caches. Not for clients behind few addresses."
+            description="ClientIP: the Service sends all that comes from one address to one router pod, whose picker "
+            "so knows where that client's conversations lie in workers' caches. Not for clients behind few addresses."
         ),
     ] = SessionAffinity.NONE
     tls: Annotated[Tls | None, Field(description="HTTPS in front of the router. Default: HTTP.")] = None

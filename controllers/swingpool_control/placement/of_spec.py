@@ -6,6 +6,7 @@ from swingpool_control.api import v1alpha1 as api
 from swingpool_control.api.engine import SchedulingPolicy
 from swingpool_control.api.quantities import seconds
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec, Objectives
+from swingpool_control.observation import PERCENTILES
 from swingpool_control.placement.limits import DeflectionLimits
 from swingpool_control.placement.settings import STANDARD, PlacementSettings, RequestClass
 from swingpool_control.sizing.objectives import by_percentile
@@ -44,5 +45,5 @@ def settings_of(spec: InferenceClusterSpec) -> PlacementSettings:
 def default_limits(objectives: Objectives) -> DeflectionLimits:
     """Return how far placement may deflect as long as the swing controller has not said so."""
     name, itl_s = list(by_percentile(objectives.itl).items())[-1]
-    beyond = 1.0 - int(name[1:]) / 100
+    beyond = 1.0 - PERCENTILES[name]
     return DeflectionLimits(itl_s=ITL_SHARE * itl_s, over_share=OVER_SHARE * beyond)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from swingpool_control.api.v1alpha1 import LatencyObjective, Objectives
+from swingpool_control.observation import PERCENTILES
 from swingpool_control.sizing.objectives import by_percentile
 
 
@@ -18,7 +19,7 @@ class Limit:
     @property
     def share(self) -> float:
         """Share of all values that must lie within the limit."""
-        return int(self.percentile[1:]) / 100
+        return PERCENTILES[self.percentile]
 
 
 def limits(objectives: Objectives) -> tuple[Limit, ...]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from swingpool_control import names
 from swingpool_control.api.status import FlipRecord
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
+from swingpool_control.observation import PERCENTILES
 from swingpool_control.simulation.gaps import Gaps
 from swingpool_control.simulation.histogram import Histogram
 from swingpool_control.simulation.meter import Meter
@@ -15,8 +16,6 @@ from swingpool_control.simulation.series import Series, Stay, Window
 from swingpool_control.simulation.spread import Spread
 from swingpool_control.simulation.tariff import Steps
 from swingpool_control.simulation.traffic import Arrival
-
-SHARES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +236,7 @@ def _attained(limit: Limit, within: int, total: int) -> Attained:
 
 
 def _latency(values: Histogram) -> Latency:
-    p50, p90, p95, p99 = values.percentiles(SHARES.values())
+    p50, p90, p95, p99 = values.percentiles(PERCENTILES.values())
     return Latency(
         mean_s=values.mean,
         p50_s=p50,

@@ -4,10 +4,9 @@ from collections import deque
 from typing import Final
 
 from swingpool_control.figures import Figure, Unknown
-from swingpool_control.observation import Percentiles
+from swingpool_control.observation import PERCENTILES, Percentiles
 from swingpool_control.simulation.histogram import Histogram, merged
 
-_SHARES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 _SLICE_S: Final = 1.0
 
 
@@ -35,9 +34,9 @@ class Latencies:
             self._slices.popleft()
         whole = merged(part for _, part in self._slices)
         nothing = Unknown(f"no {name} in the window")
-        found = whole.percentiles(_SHARES.values())
+        found = whole.percentiles(PERCENTILES.values())
         known: dict[str, Figure] = {
-            level: nothing if value is None else value for level, value in zip(_SHARES, found, strict=True)
+            level: nothing if value is None else value for level, value in zip(PERCENTILES, found, strict=True)
         }
         return Percentiles(count=whole.count, mean=nothing if whole.mean is None else whole.mean, **known)
 

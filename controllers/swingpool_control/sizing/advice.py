@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 from swingpool_control import names
 from swingpool_control.figures import Unknown
+from swingpool_control.observation import PERCENTILES
 from swingpool_control.sizing import objectives, sustained
 from swingpool_control.sizing.coming import ComingMemory
 from swingpool_control.sizing.demand import Demand
 from swingpool_control.sizing.need import Need
 from swingpool_control.sizing.pools import PoolFacts
-from swingpool_control.sizing.rates import HANDOVER, PERCENTILES
+from swingpool_control.sizing.rates import HANDOVER
 from swingpool_control.sizing.steady import steady
 from swingpool_control.sizing.traffic import Traffic
 from swingpool_control.swing.guards import ROLES, other, serving

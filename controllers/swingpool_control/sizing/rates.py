@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from swingpool_control import names
 from swingpool_control.engine.model import PerformanceModel
+from swingpool_control.observation import PERCENTILES
 from swingpool_control.sizing import sustained
 from swingpool_control.sizing.programme import Rates
 from swingpool_control.sizing.queueing import Group, decode_rate, prefill_rate
@@ -29,8 +30,6 @@ HANDOVER = 0.5
 
 Limit = tuple[tuple[float, float], ...]
 """An objective: `(percentile, seconds)`, all of which must hold."""
-
-PERCENTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,10 @@ from itertools import accumulate
 
 from swingpool.telemetry.vllm_page import Histogram
 from swingpool_control.figures import Figure, Unknown
-from swingpool_control.observation import Percentiles
+from swingpool_control.observation import PERCENTILES, Percentiles
 
 MOST_VALUES = 20_000
 """Values that a window keeps at most; under more load it covers less time, with as good percentiles."""
-
-_LEVELS = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 
 
 class Values:
@@ -78,7 +76,7 @@ def percentiles_of(values: list[float], *, name: str) -> Percentiles:
         return _nothing(f"no {name} in the window")
     ordered = sorted(values)
     last = len(ordered) - 1
-    figures = {level: ordered[min(last, int(share * len(ordered)))] for level, share in _LEVELS.items()}
+    figures = {level: ordered[min(last, int(share * len(ordered)))] for level, share in PERCENTILES.items()}
     return Percentiles(count=len(ordered), mean=sum(ordered) / len(ordered), **figures)
 
 
@@ -91,7 +89,7 @@ def percentiles_in(histogram: Histogram, *, name: str) -> Percentiles:
     if histogram.count <= 0:
         return _nothing(f"no {name} in the window")
     bend = _bend(histogram)
-    figures = {level: _quantile(histogram, share, bend, name) for level, share in _LEVELS.items()}
+    figures = {level: _quantile(histogram, share, bend, name) for level, share in PERCENTILES.items()}
     return Percentiles(count=round(histogram.count), mean=histogram.sum / histogram.count, **figures)
 
 
