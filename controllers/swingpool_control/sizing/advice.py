@@ -21,7 +21,7 @@ from swingpool_control.sizing.demand import Demand
 from swingpool_control.sizing.need import Need
 from swingpool_control.sizing.pools import PoolFacts
 from swingpool_control.sizing.rates import HANDOVER
-from swingpool_control.sizing.steady import steady
+from swingpool_control.sizing.steady import last, steady
 from swingpool_control.sizing.traffic import Traffic
 from swingpool_control.swing.guards import ROLES, other, serving
 from swingpool_control.view import ClusterView
@@ -79,7 +79,8 @@ class Lately:
 def lately(came: ComingMemory, seen: Demand | Unknown, traffic: Traffic, *, soon: Need | None = None) -> Lately | None:
     """Return what arrived over the last half minute, or for as long as it has been the same.
 
-    None if less is known, or if it is another mix than now.
+    None if less is known, or if it is another mix than now. Lengths of answers are known when they end, and over
+    minutes: where more is generated than by those, as answers grow longer, that is what decode must sustain.
 
     Args:
         came: what came.
@@ -99,7 +100,9 @@ def lately(came: ComingMemory, seen: Demand | Unknown, traffic: Traffic, *, soon
     if abs(mean - now) > TURNED * max(mean, now):
         return None
     prefill_per_s = held.prompt_tokens_per_s / max(1.0, traffic.lengths.mean_prompt_tokens)
-    found = Need(prefill_per_s=prefill_per_s, decode_per_s=held.requests_per_s, kv_tokens=0.0)
+    generated_per_s = (last(came.output_tokens.history.fine) or 0.0) / max(1.0, traffic.lengths.mean_output_tokens)
+    decode_per_s = max(held.requests_per_s, generated_per_s)
+    found = Need(prefill_per_s=prefill_per_s, decode_per_s=decode_per_s, kv_tokens=0.0)
     return Lately(need=found if soon is None else found.at_least(soon), over_s=held.over_s)
 
 

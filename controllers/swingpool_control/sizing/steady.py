@@ -57,6 +57,12 @@ def steady(requests: Series, tokens: Series, *, arrival_scv: float, prompt_scv: 
     )
 
 
+def last(series: Series) -> float | None:
+    """Return the mean of the last closed step and the open one; None if that is not known."""
+    parts = _parts(series)
+    return parts[0] if parts else None
+
+
 def _parts(series: Series) -> list[float]:
     """Return the rates of the last steps up to a gap, newest first; the open one is one with the last closed one."""
     if not series.values or series.values[-1] is None or not series.open_count:

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from swingpool_control import names
-from swingpool_control.sizing import advice, pools
+from swingpool_control.sizing import advice, coming, pools
+from swingpool_control.sizing.capacity import Shape
+from swingpool_control.sizing.demand import Demand
 from swingpool_control.sizing.need import Need
 from swingpool_control.sizing.traffic import Traffic, one_length
 from swingpool_control.swing import step as swing
@@ -72,6 +74,41 @@ def test_it_says_which_roles_need_no_more() -> None:
         found = advice.of(view, pools.of(view, traffic=TRAFFIC), TRAFFIC, came, None, now_unix_s=T0)
         assert found is not None
         assert set(found.needless) == needless
+
+
+def came(requests_per_s: float, generated_per_s: float, *, prompt_tokens: float = 1200.0) -> coming.ComingMemory:
+    """Ten minutes of a load that stays."""
+    memory = coming.ComingMemory()
+    for tick in range(40):
+        memory = coming.follow(memory, demand(requests_per_s, generated_per_s, prompt_tokens, at_s=15.0 * tick))
+    return memory
+
+
+def demand(requests_per_s: float, generated_per_s: float, prompt_tokens: float, at_s: float = 600.0) -> Demand:
+    return Demand(
+        at_unix_s=T0 + at_s,
+        shape=Shape(isl_tokens=prompt_tokens, osl_tokens=100.0),
+        requests_per_s=requests_per_s,
+        prompt_tokens_per_s=requests_per_s * prompt_tokens,
+        pending_tokens=0.0,
+        pending_requests=0.0,
+        sequences=0.0,
+        generated_tokens_per_s=generated_per_s,
+        kv_tokens=0.0,
+    )
+
+
+@pytest.mark.parametrize(("generated_per_s", "decode_per_s"), [(0.0, 10.0), (500.0, 10.0), (2000.0, 20.0)])
+def test_answers_that_grow_longer_are_told_by_what_is_generated(generated_per_s: float, decode_per_s: float) -> None:
+    found = advice.lately(came(10.0, generated_per_s), demand(10.0, generated_per_s, 1200.0), TRAFFIC)
+    assert found is not None
+    assert found.need.decode_per_s == pytest.approx(decode_per_s)
+    assert found.need.prefill_per_s == pytest.approx(10.0)
+    assert found.over_s > 300.0
+
+
+def test_of_another_mix_than_now_nothing_is_known() -> None:
+    assert advice.lately(came(10.0, 500.0), demand(10.0, 500.0, 300.0), TRAFFIC) is None
 
 
 def test_nothing_is_said_of_nothing() -> None:
