@@ -104,6 +104,7 @@ class Account:
         "prefills_in_flight",
         "role",
         "slowness",
+        "spare_s",
         "step_s",
         "worker",
     )
@@ -151,10 +152,11 @@ class Account:
         """When the prompt that it computes beside its residents should be done."""
         self.over_left = 0.0
         """Times between tokens that may be longer than the limit, saved up until `over_at_s`."""
+        self.spare_s = 0.0
+        """Seconds that its residents' tokens came sooner than they must, saved up likewise."""
         self.over_at_s = 0.0
         self._number = 0
-        self._began_s = 0.0
-        self._own_s = 0.0
+        self._began_s, self._own_s = 0.0, 0.0
         self._failures = 0
         self.penalised = False
         """Whether it failed its last request, and not long ago."""

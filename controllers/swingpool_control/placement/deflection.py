@@ -1,4 +1,9 @@
-"""Computing a prompt where its tokens are generated: no KV cache moves, but whoever generates there waits meanwhile."""
+"""Computing a prompt where its tokens are generated: no KV cache moves, but whoever generates there waits meanwhile.
+
+Two things bound how long residents may wait beyond the limit: the share of times between tokens that may be longer, and
+the time by which theirs have been shorter. Few long waits spare the first, but the mean of a resident's times is only
+within the limit if it had time to spare: a worker that is nearly full of sequences has none.
+"""
 
 from typing import Final
 
@@ -11,19 +16,23 @@ from swingpool_control.placement.work import context2, prompts_s
 
 MOST_SAVED: Final = 4.0
 """Times between tokens that may be saved up for later."""
+SPARED_OVER_S: Final = 20.0
+"""Over which time to spare may be saved up at most: about what an answer takes."""
 
 
 class Offer:
     """What a decode worker can do for a prompt."""
 
-    __slots__ = ("account", "done_s", "over", "wait_s")
+    __slots__ = ("account", "done_s", "late_s", "over", "wait_s")
 
-    def __init__(self, account: Account, done_s: float, over: int, wait_s: float) -> None:
+    def __init__(self, account: Account, done_s: float, over: int, late_s: float, wait_s: float) -> None:
         self.account = account
         self.done_s = done_s
         """When its first token should be there."""
         self.over = over
         """Times between its residents' tokens that it would make longer than the limit."""
+        self.late_s = late_s
+        """By how much longer it would make those together."""
         self.wait_s = wait_s
         """What all residents together would wait for it."""
 
@@ -31,6 +40,7 @@ class Offer:
         """Account for the prompt, which goes there."""
         self.account.deflected_until_s = self.done_s
         self.account.over_left -= self.over
+        self.account.spare_s -= self.late_s
 
 
 def cheapest(
@@ -113,24 +123,30 @@ def _offer(
         sequences=sequences,
         resident_tokens=context,
     )
-    over = -(-uncached // model.max_batched_tokens)
+    over, late_s = -(-uncached // model.max_batched_tokens), 0.0
     if not sequences or takes_s <= limits.itl_s * over:
         over = 0
     else:
+        late_s = takes_s - limits.itl_s * over
         save(account, limits, now_s=now_s)
-        if over > account.over_left:
+        if over > account.over_left or late_s > account.spare_s:
             return None
     wait_s = takes_s * sequences
     if begins_s + takes_s + settings.resident_weight * wait_s >= before_s:
         return None
-    return Offer(account, begins_s + takes_s, over, wait_s)
+    return Offer(account, begins_s + takes_s, over, late_s, wait_s)
 
 
 def save(account: Account, limits: DeflectionLimits, *, now_s: float) -> None:
-    """Credit a worker with the share of times between tokens since the last look that may be longer than the limit."""
+    """Credit a worker for the time since the last look.
+
+    With the share of its times between tokens that may be longer than the limit, and with what they were shorter.
+    """
     passed_s = now_s - account.over_at_s
     account.over_at_s = now_s
     account.over_left = min(MOST_SAVED, account.over_left + limits.over_share * passed_s / account.step_s)
+    slack = 1.0 - account.step_s / limits.itl_s if account.step_s < limits.itl_s else 0.0
+    account.spare_s = min(SPARED_OVER_S * slack, account.spare_s + slack * passed_s)
 
 
 _NOBODY: dict[str, int] = {}
