@@ -79,6 +79,8 @@ class Found:
     """Share of the times between tokens that met the objective."""
     hit_rate: float
     """Share of prompt tokens that lay in the cache of whoever was to compute them."""
+    busiest: float
+    """Prompt tokens that the busiest of the prefill workers computed, over their mean."""
 
 
 def measure(run: Run) -> None:
@@ -89,15 +91,15 @@ def measure(run: Run) -> None:
     model = built_in(PROFILE).model()
     ttft: dict[str, dict[str, float]] = {}
     best, itl_kept, hits = [], [], []
-    for trace in _traces():
+    for trace in traces():
         for load in loads:
             cell = f"{trace.name} at {load:g}"
-            prefill, arrivals = _cell(model.faster(1 / trace.slower), trace, load, count, run.seed)
-            found = {"ours": _simulate(trace, arrivals, prefill, Dispatcher)}
+            prefill, arrivals = cell_of(model.faster(1 / trace.slower), trace, load, count, run.seed)
+            found = {"ours": simulate(trace, arrivals, prefill, Dispatcher)}
             for name, peer in PEERS.items():
-                found[name] = _simulate(trace, arrivals, prefill, partial(_peer, peer, run.seed))
+                found[name] = simulate(trace, arrivals, prefill, partial(peer_of, peer, run.seed))
             if trace.keeps_times:
-                found["oracle"] = _simulate(trace, arrivals, prefill, Oracle)
+                found["oracle"] = simulate(trace, arrivals, prefill, Oracle)
                 hits.append(found["ours"].hit_rate / found["oracle"].hit_rate)
             for name, one in found.items():
                 run.say(
@@ -147,7 +149,8 @@ class Caches(Prefixes):
         return {worker: depth for worker, depth in depths.items() if depth}
 
 
-def _traces() -> Iterator[Trace]:
+def traces() -> Iterator[Trace]:
+    """Yield the traces."""
     for name, path in (("Azure conversation", AZURE_CONV), ("Azure code", AZURE_CODE)):
         requests = tuple(azure.read(DATA / path))
         yield Trace(name=name, requests=requests, keeps_times=False)
@@ -170,11 +173,12 @@ def _endless(requests: list[Arrival]) -> list[int]:
     return cached
 
 
-def _peer(peer: type[Peer], seed: int, _: PlacementSettings) -> Placer:
+def peer_of(peer: type[Peer], seed: int, _: PlacementSettings) -> Placer:
+    """Return whoever places requests by another router's rule."""
     return peer(seed)
 
 
-def _cell(model: PerformanceModel, trace: Trace, load: float, count: int, seed: int) -> tuple[int, list[Arrival]]:
+def cell_of(model: PerformanceModel, trace: Trace, load: float, count: int, seed: int) -> tuple[int, list[Arrival]]:
     """Return how many workers prefill, and the requests that make the load.
 
     What an endless cache would have depends on the stretches, and their length on the rate: a second look settles it.
@@ -236,19 +240,28 @@ def _stretch(trace: Trace, number: int, from_s: float, lasts_s: float) -> Iterat
             yield one._replace(at_s=one.at_s - from_s, prefix=prefix)
 
 
-def _simulate(trace: Trace, arrivals: list[Arrival], prefill: int, make: Make) -> Found:
+def simulate(trace: Trace, arrivals: list[Arrival], prefill: int, make: Make, *, pickers: int = 1) -> Found:
+    """Return what one rule does to a cell.
+
+    Args:
+        trace: the cell's.
+        arrivals: its requests.
+        prefill: its workers for prefill.
+        make: makes whoever places requests.
+        pickers: how many of those there are, none of which knows of the others' requests.
+    """
     ended: list[Outcome] = []
     makers: list[Placer] = []
 
     def made(settings: PlacementSettings) -> Placer:
         makers.append(make(settings))
-        return makers[0]
+        return makers[-1]
 
     policy = Policy(
         name="static", about="", make=partial(Static, placing=Placing(placer=made, deflection=True, late_binding=True))
     )
     simulation = Simulation(
-        _spec(trace, prefill),
+        _spec(trace, prefill, pickers),
         arrivals,
         Settings(policy=policy, prefix_caching=trace.keeps_times, queue_timeout_s=3600.0),
         failures=Random(0),
@@ -265,6 +278,7 @@ def _simulate(trace: Trace, arrivals: list[Arrival], prefill: int, make: Make) -
         ttft_mean_s=fmean(ttfts),
         itl_attainment=itl.share or 0.0,
         hit_rate=_hit_rate(simulation, arrivals),
+        busiest=_busiest(simulation, prefill),
     )
 
 
@@ -274,7 +288,12 @@ def _hit_rate(simulation: Simulation, arrivals: list[Arrival]) -> float:
     return 1.0 - computed / sum(one.prompt_tokens for one in arrivals)
 
 
-def _spec(trace: Trace, prefill: int) -> InferenceClusterSpec:
+def _busiest(simulation: Simulation, prefill: int) -> float:
+    computed = sorted(engine.counters.local_compute_tokens for engine in simulation.engines().values())[-prefill:]
+    return computed[-1] / fmean(computed)
+
+
+def _spec(trace: Trace, prefill: int, pickers: int) -> InferenceClusterSpec:
     return InferenceClusterSpec.model_validate(
         {
             "model": {"name": "nvidia/Llama-3.1-8B-Instruct-FP8"},
@@ -284,6 +303,7 @@ def _spec(trace: Trace, prefill: int) -> InferenceClusterSpec:
                 "itl": {"p95": f"{trace.slower * ITL_S * 1000:g}ms"},
             },
             "profile": {"builtIn": PROFILE},
+            "router": {"builtIn": {"replicas": pickers}},
             "pools": [
                 {
                     "name": name,

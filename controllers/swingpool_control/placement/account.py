@@ -18,6 +18,8 @@ FULL_SHARE: Final = 0.9
 """Share of the KV cache beyond which a decode worker is full."""
 FULL_S: Final = 1.0
 """What it then costs per step, so that whoever has room comes first."""
+FOREIGN_SHARE: Final = 0.6
+"""By so much slower a decode worker of another picker's part counts."""
 FIRST_PENALTY_S: Final = 0.5
 MOST_PENALTY_S: Final = 30.0
 """How long a worker that failed a request comes after all others; doubled with each failure in a row."""
@@ -85,6 +87,7 @@ class Account:
         "epoch",
         "following",
         "following_s",
+        "foreign",
         "free_s",
         "fullness",
         "generation",
@@ -103,6 +106,7 @@ class Account:
         "pending_prefill_tokens",
         "prefills_in_flight",
         "role",
+        "sharers",
         "slowness",
         "spare_s",
         "step_s",
@@ -113,23 +117,22 @@ class Account:
         self.worker = worker
         self.generation = generation
         self.pace = Pace(model)
-        self.role = ""
-        self.in_rotation = False
+        self.role, self.in_rotation = "", False
+        self.foreign, self.sharers = False, 1
+        """Whether it is in other pickers' parts alone, who know better what it has to do; in how many parts it is."""
         self.epoch = 0
         """Counts changes of role."""
         self.slowness = 1.0
         """What its prompts take, against what the model says."""
         self.pending_prefill_tokens = 0
-        self.prefills_in_flight = 0
-        self.decodes_in_flight = 0
+        self.prefills_in_flight, self.decodes_in_flight = 0, 0
         self.decode_context_tokens = 0
         """KV cache that those read at each step: their prompts."""
         self.others_in_flight = 0
         """Requests that it runs beyond those, by its own metrics: other routers', or from before this one started."""
         self.kv_usage = 0.0
         """By its own metrics, 0-1; 0 as long as they are unknown."""
-        self.now_batch = Batch()
-        self.following = Batch()
+        self.now_batch, self.following = Batch(), Batch()
         self.batch_end_s = 0.0
         """When the present batch should be done."""
         self.following_s = 0.0
@@ -146,8 +149,7 @@ class Account:
         """Its rank among decode workers."""
         self.held_s = 0.0
         """Predicted seconds of prompts that wait for this very worker, which has their prefixes."""
-        self.others_until_s = 0.0
-        self.penalty_until_s = 0.0
+        self.others_until_s, self.penalty_until_s = 0.0, 0.0
         self.deflected_until_s = 0.0
         """When the prompt that it computes beside its residents should be done."""
         self.over_left = 0.0
@@ -155,9 +157,8 @@ class Account:
         self.spare_s = 0.0
         """Seconds that its residents' tokens came sooner than they must, saved up likewise."""
         self.over_at_s = 0.0
-        self._number = 0
+        self._number, self._failures = 0, 0
         self._began_s, self._own_s = 0.0, 0.0
-        self._failures = 0
         self.penalised = False
         """Whether it failed its last request, and not long ago."""
 
@@ -317,6 +318,8 @@ class Account:
             key += FULL_S * self.fullness
         if self.penalised:
             key += MOST_PENALTY_S
+        if self.foreign:
+            key += FOREIGN_SHARE * self.step_s
         self.decode_key = key
         return key
 

@@ -55,7 +55,7 @@ def cheapest(
     best: Offer | None = None
     least_s = split_s
     for account in _asked(roster, holders):
-        if account.deflected_until_s > now_s or account.fullness > FULL_SHARE:
+        if account.deflected_until_s > now_s or account.fullness > FULL_SHARE or account.foreign:
             continue
         there = ticket.cached(holders.get(account.worker, 0))
         offer = _offer(account, ticket, there, limits, settings, now_s=now_s, before_s=least_s)
@@ -142,7 +142,7 @@ def save(account: Account, limits: DeflectionLimits, *, now_s: float) -> None:
 
     With the share of its times between tokens that may be longer than the limit, and with what they were shorter.
     """
-    passed_s = now_s - account.over_at_s
+    passed_s = (now_s - account.over_at_s) / account.sharers  # each picker that may send there has its part
     account.over_at_s = now_s
     account.over_left = min(MOST_SAVED, account.over_left + limits.over_share * passed_s / account.step_s)
     slack = 1.0 - account.step_s / limits.itl_s if account.step_s < limits.itl_s else 0.0

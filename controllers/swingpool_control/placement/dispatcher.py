@@ -178,6 +178,7 @@ class Dispatcher:
             if len(waiting.held):
                 self._serve_held(found, now_s)
             self._fill(found, now_s)
+            self._lend(found, now_s)
             self._foresee(now_s)
         return found
 
@@ -186,7 +187,7 @@ class Dispatcher:
     def _serve_whole(self, found: list[Assignment], now_s: float) -> None:
         while self._waiting.whole:
             ticket = self._waiting.whole[0]
-            account = self._anyone(ticket)
+            account = self.roster.anyone(ticket, most=_LOOK_AT)
             if account is None:
                 return
             self._waiting.take_whole()
@@ -196,7 +197,7 @@ class Dispatcher:
         """Serve whole, while a role is missing, what would be split."""
         why = self._one_sided(now_s)
         while why and (ticket := self._waiting.queue.head(now_s)) is not None:
-            account = self._anyone(ticket)
+            account = self.roster.anyone(ticket, most=_LOOK_AT)
             if account is None:
                 return
             self._waiting.take(ticket)
@@ -214,14 +215,6 @@ class Dispatcher:
         if first.generation not in self.roster.generating and not self.roster.pairs():
             return "no prefill and decode worker are of one generation"
         return ""
-
-    def _anyone(self, ticket: Ticket) -> Account | None:
-        """Return who serves a request whole, None if no worker is in rotation."""
-        decoder = self.roster.decoders.top()
-        if decoder is not None:
-            return decoder
-        openings = self.roster.openings.first(_LOOK_AT)
-        return next((one for one in openings if one.worker not in ticket.failed), openings[0] if openings else None)
 
     def _send_whole(self, found: list[Assignment], ticket: Ticket, account: Account, now_s: float, *, why: str) -> None:
         if account.takes_prompts:
@@ -264,12 +257,21 @@ class Dispatcher:
             waiting.take(ticket)
             if chosen.worker in ticket.failed:
                 why = f"no prefill worker is left after {len(ticket.failed)} failed"
-                self._send_whole(found, ticket, self._anyone(ticket) or account, now_s, why=why)
+                self._send_whole(found, ticket, self.roster.anyone(ticket, most=_LOOK_AT) or account, now_s, why=why)
             elif chosen.opens_s <= now_s:
                 self._send(found, ticket, chosen, now_s)
             else:
                 blocks = self.roster.prefixes.depth(chosen.worker, ticket.hashes, now_s=now_s)
                 waiting.held.hold(ticket, chosen, chosen.slowness * ticket.alone_s(chosen, blocks))
+
+    def _lend(self, found: list[Assignment], now_s: float) -> None:
+        """Give what has waited long to workers of other pickers' parts that seem free, a prompt each."""
+        while len(self.roster.spare) and (ticket := self._waiting.queue.head(now_s)) is not None:
+            account = self.roster.lent(ticket, now_s=now_s)
+            if account is None:
+                return
+            self._waiting.take(ticket)
+            self._send(found, ticket, account, now_s)
 
     def _send(self, found: list[Assignment], ticket: Ticket, account: Account, now_s: float) -> None:
         decoder = self.roster.decoders.top()

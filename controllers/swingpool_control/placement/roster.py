@@ -5,6 +5,7 @@ from typing import Final
 
 from swingpool_control import names
 from swingpool_control.placement.account import Account, Leg
+from swingpool_control.placement.parts import Part
 from swingpool_control.placement.prefixes import Prefixes
 from swingpool_control.placement.ranking import Ranking
 from swingpool_control.placement.settings import PlacementSettings
@@ -26,7 +27,10 @@ class Roster:
     def __init__(self, settings: PlacementSettings) -> None:
         self.prefixes = Prefixes(ttl_s=settings.prefix_ttl_s)
         self.openings = Ranking()
-        """Prefill workers in rotation, by when they may get the next prompt."""
+        """Prefill workers in rotation, by when they may get the next prompt; of other pickers' parts only those that
+        are in this one's, too."""
+        self.spare = Ranking()
+        """The others, for what has waited long."""
         self.decoders = Ranking()
         """Decode workers in rotation, by the time between two tokens."""
         self.generating: dict[str, int] = {}
@@ -35,6 +39,8 @@ class Roster:
         self._settings = settings
         self._accounts: dict[str, Account] = {}
         self._penalised: list[Account] = []
+        self._part = Part()
+        self._divided = False
 
     def get(self, worker: str) -> Account | None:
         """Return a worker's account, None if there is no such worker."""
@@ -47,11 +53,48 @@ class Roster:
     def update(self, account: Account, *, role: str, in_rotation: bool) -> None:
         """Take in a worker, or what has become of it."""
         self._accounts[account.worker] = account
-        if role != account.role:
+        before = account.role
+        if role != before:
             account.role = role
             account.epoch += 1
+        changed = account.in_rotation != in_rotation or role != before
         account.in_rotation = in_rotation
         self.rank(account)
+        if changed:
+            self._divide()
+
+    def among(self, part: Part) -> None:
+        """Be one of several pickers from now on: mind one part of the workers before the others."""
+        if part != self._part:
+            self._part = part
+            self._divide()
+
+    def lent(self, ticket: Ticket, *, now_s: float) -> Account | None:
+        """Return a prefill worker of another picker's part that seems free, for a prompt that has waited for long."""
+        account = self.spare.top()
+        if account is None or account.worker in ticket.failed or account.opens_s > now_s or account.prefills_in_flight:
+            return None
+        if account.generation not in self.generating:
+            return None
+        pace = account.pace
+        patience_s = self._settings.spare_patience * (pace.base_s + pace.token_s * pace.budget)
+        return account if now_s - ticket.arrived_s >= patience_s else None
+
+    def _divide(self) -> None:
+        """Tell one's own workers from those of other pickers."""
+        if self._part.of == 1 and not self._divided:
+            return
+        self._divided = self._part.of > 1
+        for role in ROLES:
+            serving = sorted(one.worker for one in self._accounts.values() if one.in_rotation and one.role == role)
+            sharers = self._part.sharers(serving)
+            own = set(self._part.own(serving))
+            for worker in serving:
+                account = self._accounts[worker]
+                account.sharers = sharers[worker]
+                if account.foreign != (worker not in own):
+                    account.foreign = worker not in own
+                    self.rank(account)
 
     def remove(self, account: Account) -> None:
         """Forget a worker that is gone."""
@@ -59,8 +102,10 @@ class Roster:
         if self._accounts.get(account.worker) is account:
             del self._accounts[account.worker]
             self.openings.drop(account)
+            self.spare.drop(account)
             self._no_decoder(account)
             self.prefixes.forget(account.worker)
+            self._divide()
 
     def rank(self, account: Account) -> None:
         """Rank a worker anew after something about it has changed."""
@@ -69,9 +114,15 @@ class Roster:
         if account.takes_prompts:
             if account.decodes_in_flight:
                 account.foresee_steps()  # it may keep no more requests than it has room for
-            self.openings.put(account, account.foresee_opening(self._settings.lead_s, self._settings.lead_share))
-        elif account in self.openings:
-            self.openings.drop(account)
+            mine, others = (self.spare, self.openings) if account.foreign else (self.openings, self.spare)
+            mine.put(account, account.foresee_opening(self._settings.lead_s, self._settings.lead_share))
+            if len(others):
+                others.drop(account)
+        else:
+            if account in self.openings:
+                self.openings.drop(account)
+            if len(self.spare):
+                self.spare.drop(account)
         if account.generates:
             if account not in self.decoders:
                 self.generating[account.generation] = self.generating.get(account.generation, 0) + 1
@@ -181,6 +232,14 @@ class Roster:
         return best or next(
             (one for one in self.decoders if one is not origin and one.generation == origin.generation), None
         )
+
+    def anyone(self, ticket: Ticket, *, most: int) -> Account | None:
+        """Return who serves a request whole, None if no worker is in rotation; of prefill workers, look at so many."""
+        decoder = self.decoders.top()
+        if decoder is not None:
+            return decoder
+        openings = self.openings.first(most)
+        return next((one for one in openings if one.worker not in ticket.failed), openings[0] if openings else None)
 
     def fewest(self) -> list[Account]:
         """Return all workers in rotation, fewest requests first: for requests that neither role is made for."""

@@ -300,6 +300,8 @@ def _picker(owner: Owner, spec: InferenceClusterSpec, settings: RenderSettings) 
             *(("--authorizer",) if spec.router.built_in.authorizer else ()),
             *(("--otlp-traces-endpoint", spec.tracing.endpoint) if spec.tracing else ()),
         ],
+        # A pod's name may be longer than its host's.
+        "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}}],
         "ports": [
             {"name": "state", "containerPort": names.PORT_PICKER_HTTP, "protocol": "TCP"},
             *_gateway_ports(spec),

@@ -15,6 +15,7 @@ from swingpool_control.figures import Unknown
 from swingpool_control.placement.dispatcher import Dispatcher
 from swingpool_control.placement.limits import NO_DEFLECTION
 from swingpool_control.placement.of_spec import settings_of
+from swingpool_control.placement.parts import Part
 from swingpool_control.placement.settings import PlacementSettings
 from swingpool_control.simulation.arriving import Arriving, SimulationError
 from swingpool_control.simulation.at_once import AtOnce
@@ -24,6 +25,7 @@ from swingpool_control.simulation.events import Timeline
 from swingpool_control.simulation.fabric import Fabric
 from swingpool_control.simulation.meter import Meter
 from swingpool_control.simulation.outcome import Outcome
+from swingpool_control.simulation.pickers import Pickers
 from swingpool_control.simulation.placer import Placer
 from swingpool_control.simulation.pods import Pod, Pods, price_of
 from swingpool_control.simulation.policies.interface import Deciding, Given, Placing, PolicyError
@@ -90,14 +92,7 @@ class Simulation:
         """When a request came or ended last."""
         self._counters = Counters()
         policy = _policy(spec, self._models, settings)
-        self._router = Router(
-            self._timeline,
-            settings,
-            _placer(policy.placing, spec),
-            block_size=spec.pools[0].engine.block_size,
-            priorities=_priorities(settings_of(spec)),
-            ended=self._request_ended,
-        )
+        self._router = Pickers([self._picker(policy.placing, number) for number in range(_pickers(spec))])
         fabric = Fabric(settings.fabric_links)
         hooks = Hooks(
             gaps=self._gathering.gaps,
@@ -129,6 +124,18 @@ class Simulation:
         self._timeline.every(settings.swing_period_s, self._round, first_s=settings.swing_period_s)
         self._arriving = Arriving(self._timeline, arrivals, self._arrive)
         self._arriving.follow()
+
+    def _picker(self, placing: Placing, number: int) -> Router:
+        return Router(
+            self._timeline,
+            self._settings,
+            _placer(placing, self._spec, Part(number=number, of=_pickers(self._spec))),
+            block_size=self._spec.pools[0].engine.block_size,
+            priorities=_priorities(settings_of(self._spec)),
+            ended=self._request_ended,
+            picker=f"simulated-{number}",
+            alone=_pickers(self._spec) == 1,
+        )
 
     @property
     def now_s(self) -> float:
@@ -286,7 +293,19 @@ def _policy(spec: InferenceClusterSpec, known: dict[str, PerformanceModel], sett
         raise SimulationError(f"policy {policy.name}: {error}") from error
 
 
-def _placer(placing: Placing, spec: InferenceClusterSpec) -> Placer:
+def _pickers(spec: InferenceClusterSpec) -> int:
+    """Return how many pickers there are; of an external router nobody knows, and it may well be one."""
+    return spec.router.built_in.replicas if spec.router.type is RouterType.BUILT_IN else 1
+
+
+def _placer(placing: Placing, spec: InferenceClusterSpec, part: Part) -> Placer:
+    placer = _one_placer(placing, spec)
+    if isinstance(placer, Dispatcher):
+        placer.roster.among(part)
+    return placer
+
+
+def _one_placer(placing: Placing, spec: InferenceClusterSpec) -> Placer:
     settings = settings_of(spec)
     if not placing.deflection:
         settings = replace(settings, limits=NO_DEFLECTION)

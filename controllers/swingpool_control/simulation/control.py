@@ -8,9 +8,9 @@ from swingpool_control.api.v1alpha1 import InferenceClusterSpec
 from swingpool_control.engine.model import PerformanceModel
 from swingpool_control.simulation.counters import Counters
 from swingpool_control.simulation.events import Timeline
+from swingpool_control.simulation.pickers import Pickers
 from swingpool_control.simulation.pods import Pods
 from swingpool_control.simulation.policies.interface import Deciding
-from swingpool_control.simulation.router import Router
 from swingpool_control.simulation.settings import START_UNIX_S
 from swingpool_control.view import ClusterView
 
@@ -36,7 +36,7 @@ class Control:
         policy: Deciding,
         *,
         pods: Pods,
-        router: Router,
+        router: Pickers,
         counters: Counters,
     ) -> None:
         self._timeline = timeline

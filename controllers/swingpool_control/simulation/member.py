@@ -57,15 +57,22 @@ class Member:
         if epoch == self.account.epoch and role == self.role and self.first_served_s is None:
             self.first_served_s = at_s
 
-    def scrape(self, *, now_s: float) -> None:
-        """Read its own figures."""
+    def scrape(self, *, now_s: float, shared: bool) -> None:
+        """Read its own figures.
+
+        Args:
+            now_s: the time.
+            shared: whether others send it requests too, of which only its figures tell.
+        """
         if self.fault or now_s < max(self.pod.hangs_until_s, self.pod.silent_until_s):
             return
         runner = self.pod.runner
         runner.look()
-        self.running, self.waiting = float(runner.engine.running), float(runner.engine.waiting)
-        self.kv_usage = runner.engine.kv_usage
+        running, waiting, kv_usage = float(runner.engine.running), float(runner.engine.waiting), runner.engine.kv_usage
+        self.running, self.waiting, self.kv_usage = running, waiting, kv_usage
         self.scraped_unix_s = START_UNIX_S + now_s
+        if shared:
+            self.account.reported(in_flight=running + waiting, kv_usage=kv_usage, now_s=now_s)
 
     def observation(self) -> WorkerObservation:
         """Return the worker as the manager sees it."""
@@ -89,3 +96,12 @@ class Member:
             scraped_unix_s=self.scraped_unix_s,
             slowness=self.account.slowness if self.prefills_served else _NOT_SERVED,
         )
+
+
+def fault_of(pod: Pod, now_s: float) -> str:
+    """Return why a pod is out of rotation, as a picker sees it; empty if it is in."""
+    if pod.deleting:
+        return "its pod is being deleted"
+    if not pod.ready:
+        return "its pod is not ready"
+    return "it does not answer" if now_s < pod.hangs_until_s else ""

@@ -1,7 +1,7 @@
 """The simulated router: places each request by the live placement's own functions, and tells what the live one would.
 
-It differs from the live one in what costs it no decision: prompts' lengths are known exactly, there is one picker, and
-a request that has not got a token when its worker fails is placed anew where Envoy would try the next worker.
+It differs from the live one in what costs it no decision: prompts' lengths are known exactly, and a request that has
+not got a token when its worker fails is placed anew where Envoy would try the next worker.
 """
 
 import math
@@ -18,7 +18,7 @@ from swingpool_control.placement.settings import STANDARD
 from swingpool_control.placement.ticket import Ticket
 from swingpool_control.simulation.events import Event, Later, Timeline, Waiting
 from swingpool_control.simulation.histogram import Histogram
-from swingpool_control.simulation.member import Member
+from swingpool_control.simulation.member import Member, fault_of
 from swingpool_control.simulation.outcome import Outcome
 from swingpool_control.simulation.placer import Placer
 from swingpool_control.simulation.pods import Pod
@@ -151,6 +151,8 @@ class Router:
         block_size: tokens per KV block.
         priorities: what workers are told by the class of a request; the empty name stands for the others.
         ended: told of each request once, when it ends.
+        picker: its name.
+        alone: whether there is no other, of whose requests workers' figures alone tell.
     """
 
     def __init__(
@@ -162,6 +164,8 @@ class Router:
         block_size: int,
         priorities: Mapping[str, int],
         ended: Callable[[Outcome], None],
+        picker: str = "simulated",
+        alone: bool = True,
     ) -> None:
         self._priorities = priorities
         self._priority = priorities.get("", 0)
@@ -173,7 +177,8 @@ class Router:
         self._ended = ended
         self._members: dict[str, Member] = {}
         """By address, which is the pod's name here."""
-        self.told = Told(settings)
+        self.told = Told(settings, picker=picker)
+        self._alone = alone
         self._refuses = placer if settings.overload and isinstance(placer, Dispatcher) else None
         """Who refuses requests under overload; None if nobody does."""
         self._flights: dict[int, _Flight] = {}
@@ -197,12 +202,17 @@ class Router:
         at_start = self._timeline.now_s == 0.0
         self._timeline.after(0.0 if at_start else late_s, lambda: self._see(pod, exists(pod)))
 
-    def scrape(self, gaps: Callable[[], Histogram]) -> None:
-        """Read all workers' own figures; `gaps` returns the times between tokens that were not read yet."""
+    def scrape(self) -> None:
+        """Read all workers' own figures."""
         now_s = self._timeline.now_s
         for member in self._members.values():
-            member.scrape(now_s=now_s)
-        self.told.scraped(gaps(), now_s=now_s)
+            member.scrape(now_s=now_s, shared=not self._alone)
+            if not self._alone:
+                self._placer.changed(member.account, role=member.role, in_rotation=member.in_rotation)
+
+    def saw(self, gaps: Histogram) -> None:
+        """Take in what those tell of the times between tokens."""
+        self.told.scraped(gaps, now_s=self._timeline.now_s)
 
     def limit(self, limits: DeflectionLimits) -> None:
         """Take over how far placement may deflect."""
@@ -220,7 +230,7 @@ class Router:
             account = Account(pod.name, pod.runner.engine.model)
             member = Member(pod=pod, account=account, role=pod.role, role_since_s=self._timeline.now_s)
             self._members[pod.name] = member
-        member.became(role=pod.role, fault=_fault(pod, self._timeline.now_s), now_s=self._timeline.now_s)
+        member.became(role=pod.role, fault=fault_of(pod, self._timeline.now_s), now_s=self._timeline.now_s)
         self._placer.changed(member.account, role=member.role, in_rotation=member.in_rotation)
         self._pump()
 
@@ -388,11 +398,3 @@ class Router:
         for member in self._members.values():
             member.pod.runner.look()
         return self.told.observation(self._members.values(), self._placer, now_s=now_s)
-
-
-def _fault(pod: Pod, now_s: float) -> str:
-    if pod.deleting:
-        return "its pod is being deleted"
-    if not pod.ready:
-        return "its pod is not ready"
-    return "it does not answer" if now_s < pod.hangs_until_s else ""

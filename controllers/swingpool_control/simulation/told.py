@@ -23,9 +23,11 @@ class Told:
 
     Args:
         settings: how long the window is, and how late what is known.
+        picker: whose knowledge it is.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, picker: str) -> None:
+        self._picker = picker
         self._window_s = settings.window_s
         self._log_late_s = settings.latencies.access_log_s
         self._arrivals = Sums(window_s=settings.window_s)
@@ -76,7 +78,7 @@ class Told:
         arrivals, prompt_tokens = self._arrivals.recent(now_s=now_s)
         outputs, output_tokens = self._outputs.recent(now_s=now_s)
         return RouterObservation(
-            picker="simulated",
+            picker=self._picker,
             at_unix_s=START_UNIX_S + now_s,
             window_s=self._window_s,
             requests_per_s=_rate(arrivals, covered_s),

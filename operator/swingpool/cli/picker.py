@@ -110,6 +110,13 @@ _DEFAULTS = PickerOptions(cluster="", namespace="", eds_file=Path(EDS_FILE))
 )
 @click.option("--http-host", default=_DEFAULTS.http_host, show_default=True, help="Where those listen.")
 @click.option("--envoy-admin", default=_DEFAULTS.envoy_admin, show_default=True, help="Envoy's admin address.")
+@click.option(
+    "--pod-name",
+    envvar="POD_NAME",
+    default="",
+    metavar="NAME",
+    help="Pod that this picker runs in; other pickers of the cluster know it so. Default: the host's name.",
+)
 @click.option("--authorizer", is_flag=True, help="Envoy asks an external authorizer: tell how that goes.")
 @click.option(
     "--request-log",
@@ -170,6 +177,7 @@ def command(
     http_port: int,
     http_host: str,
     envoy_admin: str,
+    pod_name: str,
     authorizer: bool,
     request_log: Path | None,
     otlp_traces_endpoint: str,
@@ -210,6 +218,7 @@ def command(
         worker_tls_name=worker_tls_name,
         http_port=http_port,
         envoy_admin=envoy_admin,
+        pod_name=pod_name,
         authorizer=authorizer,
         request_log=request_log,
         otlp_traces_endpoint=otlp_traces_endpoint,

@@ -30,6 +30,7 @@ from swingpool.picker.members import WorkerSource
 from swingpool.picker.metrics import RouterMetrics
 from swingpool.picker.objectives import Objectives
 from swingpool.picker.observe import observe
+from swingpool.picker.peers import Peers
 from swingpool.picker.probe import Prober
 from swingpool.picker.request_log import RequestLog
 from swingpool.picker.requests import Generations
@@ -46,6 +47,7 @@ from swingpool_control import names
 from swingpool_control.observation import RouterObservation
 from swingpool_control.placement.dispatcher import Dispatcher
 from swingpool_control.placement.objectives import with_objectives
+from swingpool_control.placement.parts import Part
 from swingpool_control.resources.envoy import BUFFER_LIMIT_BYTES
 
 FIRST_PROBES_S = 3.0
@@ -60,6 +62,8 @@ class PickerOptions:
     cluster: str
     namespace: str
     eds_file: Path
+    pod_name: str = ""
+    """What this picker is called; empty for the host's name."""
     api_keys: ApiKeys | None = None
     """Keeps the API keys that Envoy asks for; None if it asks for none."""
     spec_file: Path | None = None
@@ -111,14 +115,16 @@ async def run(options: PickerOptions) -> None:
         )
         source: WorkerSource
         objectives: Objectives | None = None
+        peers: Peers | None = None
         if options.workers_file:
             source = FileSource(options.workers_file)
         else:
             kube = await stack.enter_async_context(Kube.load(options.kubeconfig))
             source = KubernetesSource(kube, namespace=options.namespace, cluster=options.cluster)
+            peers = Peers(kube, namespace=options.namespace, cluster=options.cluster, own=_name_of(options))
             if options.inference_pool:
                 objectives = Objectives(kube, namespace=options.namespace, pool=options.inference_pool)
-        await Picker(options, source, session, objectives).serve(stop)
+        await Picker(options, source, session, objectives, peers).serve(stop)
 
 
 class Picker:
@@ -130,12 +136,14 @@ class Picker:
         source: WorkerSource,
         session: aiohttp.ClientSession,
         objectives: Objectives | None = None,
+        peers: Peers | None = None,
     ) -> None:
         self._options = options
         self._source = source
         self._objectives = objectives
+        self._peers = peers
         self._session = session
-        self._name = socket.gethostname()
+        self._name = _name_of(options)
         given = profiles.read(options.spec_file, options.profile_file)
         self._classes = given.settings.classes
         self._fleet = Fleet(Dispatcher(given.settings), given.models)
@@ -191,6 +199,8 @@ class Picker:
         told = [one.follow() for one in followed if one is not None]
         if self._objectives is not None:
             told.append(self._objectives.follow(self._prioritise))
+        if self._peers is not None:
+            told.append(self._peers.follow(self._mind))
         if self._options.authorizer:
             counts, troubles = self._metrics.authorizer, self._metrics.authorizer_troubles
             admin = self._options.envoy_admin
@@ -199,6 +209,10 @@ class Picker:
 
     def _prioritise(self, priorities: Mapping[str, int]) -> None:
         self._fleet.dispatcher.reclassify(with_objectives(self._classes, priorities))
+        self._fleet.freed()
+
+    def _mind(self, part: Part) -> None:
+        self._fleet.dispatcher.roster.among(part)
         self._fleet.freed()
 
     def _make_tracer(self) -> Tracer | None:
@@ -301,6 +315,10 @@ class Picker:
         if worker.member.role == names.ROLE_DECODE:
             self._traffic.generated(worker.figures, before, predicted_gap_s=worker.predicted_gap_s())
         self._generations.forget_lost(now_s=time.monotonic())
+
+
+def _name_of(options: PickerOptions) -> str:
+    return options.pod_name or socket.gethostname()
 
 
 def _request_log(path: Path | None) -> RequestLog | None:

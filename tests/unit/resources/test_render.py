@@ -341,6 +341,11 @@ def test_every_container_is_restricted(name: str) -> None:
             assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
+def test_a_picker_knows_its_pods_whole_name() -> None:
+    [env] = container_of(pod_of(render(spec_of("minimal")), "chat-router"), "picker")["env"]
+    assert (env["name"], env["valueFrom"]["fieldRef"]["fieldPath"]) == ("POD_NAME", "metadata.name")
+
+
 @pytest.mark.parametrize("affinity", ["None", "ClientIP"])
 def test_a_clients_connections_go_to_one_router_pod_if_that_is_asked_for(affinity: str) -> None:
     found = render(spec_of("minimal", router={"builtIn": {"sessionAffinity": affinity}}))

