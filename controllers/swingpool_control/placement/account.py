@@ -79,6 +79,7 @@ class Account:
         "_failures",
         "_number",
         "_own_s",
+        "alone",
         "batch_end_s",
         "decode_context_tokens",
         "decode_key",
@@ -94,6 +95,8 @@ class Account:
         "held_s",
         "in_rotation",
         "kv_usage",
+        "link_free_s",
+        "moving_s",
         "now_batch",
         "opens_s",
         "others_in_flight",
@@ -118,8 +121,8 @@ class Account:
         self.generation = generation
         self.pace = Pace(model)
         self.role, self.in_rotation = "", False
-        self.foreign, self.sharers = False, 1
-        """Whether it is in other pickers' parts alone, who know better what it has to do; in how many parts it is."""
+        self.alone, self.foreign, self.sharers = True, False, 1
+        """Whether there is one picker; whether it is in other pickers' parts only; in how many parts it is."""
         self.epoch = 0
         """Counts changes of role."""
         self.slowness = 1.0
@@ -147,6 +150,8 @@ class Account:
         """Share of its KV cache that is taken, or of its sequences: whichever is more."""
         self.decode_key = 0.0
         """Its rank among decode workers."""
+        self.link_free_s, self.moving_s = 0.0, 0.0
+        """When all KV cache should be there that it fetches; what that takes of which no first token has come."""
         self.held_s = 0.0
         """Predicted seconds of prompts that wait for this very worker, which has their prefixes."""
         self.others_until_s, self.penalty_until_s = 0.0, 0.0
@@ -292,6 +297,22 @@ class Account:
         self.decodes_in_flight -= 1
         self.decode_context_tokens -= tokens
 
+    def transfer_sent(self, seconds: float, *, now_s: float) -> None:
+        """Account for KV cache that it fetches, one prompt's after the other."""
+        self.link_free_s = (self.link_free_s if self.link_free_s > now_s else now_s) + seconds
+        self.moving_s += seconds
+
+    def transfer_ended(self, seconds: float) -> None:
+        """Account for KV cache that has come, or never will."""
+        self.moving_s = self.moving_s - seconds if self.moving_s > seconds else 0.0
+
+    def link_wait_s(self, now_s: float) -> float:
+        """Return how long the next transfer to it would wait, as predicted, for those that have not surely ended."""
+        wait_s = self.link_free_s - now_s
+        if wait_s <= 0.0:
+            return 0.0
+        return wait_s if wait_s < self.moving_s else self.moving_s
+
     def residents(self) -> tuple[int, int]:
         """Return the sequences that it generates for, and the KV cache that they read; others' are like one's own."""
         own = self.decodes_in_flight
@@ -341,7 +362,8 @@ class Account:
         self.kv_usage = 0.0 if kv_usage is None else kv_usage
         own = self.prefills_in_flight + self.decodes_in_flight
         self.others_in_flight = 0 if in_flight is None else max(0, round(in_flight) - own)
-        if self.role == names.ROLE_PREFILL and self.others_in_flight:
+        # Other pickers' prompts are done by the time that anything is made of them, and others have come.
+        if self.role == names.ROLE_PREFILL and self.others_in_flight and self.alone:
             self.others_until_s = now_s + self.others_in_flight * (self._own_s or self.pace.base_s)
 
     def failed(self, *, now_s: float) -> None:

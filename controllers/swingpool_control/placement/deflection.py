@@ -88,6 +88,7 @@ def _split_s(
             done_s = min(done_s, holder.done_s(ticket.alone_s(holder, blocks), now_s=now_s))
     there = ticket.cached(holders.get(decoder.worker, 0))
     moved_s = decoder.model.transfer_s(tokens=ticket.tokens - there)
+    moved_s += decoder.link_wait_s(done_s)
     return done_s + moved_s + 1.5 * decoder.step_s + 2 * settings.hop_s
 
 

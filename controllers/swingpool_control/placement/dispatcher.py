@@ -160,7 +160,7 @@ class Dispatcher:
         """Return who generates for a request whose prompt is computed, and account for it; None if nobody can."""
         chosen = self.roster.decoder(ticket, origin, now_s=now_s)
         if chosen is not None:
-            self.roster.decode_sent(ticket, chosen, now_s=now_s)
+            self.roster.fetches(ticket, chosen, now_s=now_s)
         return chosen
 
     def dispatch(self, now_s: float) -> list[Assignment]:

@@ -41,6 +41,8 @@ class Roster:
         self._penalised: list[Account] = []
         self._part = Part()
         self._divided = False
+        self._changed = False
+        """Whether workers came or went since they were divided last."""
 
     def get(self, worker: str) -> Account | None:
         """Return a worker's account, None if there is no such worker."""
@@ -60,14 +62,12 @@ class Roster:
         changed = account.in_rotation != in_rotation or role != before
         account.in_rotation = in_rotation
         self.rank(account)
-        if changed:
-            self._divide()
+        self._changed = self._changed or changed
 
     def among(self, part: Part) -> None:
         """Be one of several pickers from now on: mind one part of the workers before the others."""
         if part != self._part:
-            self._part = part
-            self._divide()
+            self._part, self._changed = part, True
 
     def lent(self, ticket: Ticket, *, now_s: float) -> Account | None:
         """Return a prefill worker of another picker's part that seems free, for a prompt that has waited for long."""
@@ -82,9 +82,12 @@ class Roster:
 
     def _divide(self) -> None:
         """Tell one's own workers from those of other pickers."""
+        self._changed = False
         if self._part.of == 1 and not self._divided:
             return
         self._divided = self._part.of > 1
+        for account in self._accounts.values():
+            account.alone = self._part.of == 1
         for role in ROLES:
             serving = sorted(one.worker for one in self._accounts.values() if one.in_rotation and one.role == role)
             sharers = self._part.sharers(serving)
@@ -105,7 +108,7 @@ class Roster:
             self.spare.drop(account)
             self._no_decoder(account)
             self.prefixes.forget(account.worker)
-            self._divide()
+            self._changed = True
 
     def rank(self, account: Account) -> None:
         """Rank a worker anew after something about it has changed."""
@@ -169,7 +172,9 @@ class Roster:
         self.rank(account)
 
     def forgive(self, now_s: float) -> None:
-        """Let workers whose penalty is over get requests as before."""
+        """Let workers whose penalty is over get requests as before, and divide anew those that came."""
+        if self._changed:
+            self._divide()
         if not self._penalised:
             return
         over = [one for one in self._penalised if one.penalty_until_s <= now_s]
@@ -184,6 +189,15 @@ class Roster:
             self.has_prefix(ticket, account, now_s=now_s)
         account.decode_sent(ticket.tokens)
         self.rank(account)
+
+    def fetches(self, ticket: Ticket, account: Account, *, now_s: float) -> None:
+        """Account for a request that a worker generates for, whose KV cache it fetches but for what lies there."""
+        there = 0
+        if ticket.hashes:
+            there = ticket.cached(self.prefixes.depth(account.worker, ticket.hashes, now_s=now_s))
+        ticket.moved_s = account.model.transfer_s(tokens=ticket.tokens - there)
+        account.transfer_sent(ticket.moved_s, now_s=now_s)
+        self.decode_sent(ticket, account, now_s=now_s)
 
     def decode_ended(self, account: Account, tokens: int) -> None:
         """Account for a request's end, or its move to another worker."""
@@ -208,12 +222,13 @@ class Roster:
             origin: who computed its prompt, which cannot fetch the KV cache from itself.
             now_s: the time.
         """
-        if not ticket.hashes:
-            for account in self.decoders.accounts:
-                if account is not origin and account.generation == origin.generation:
-                    return account
-            return None
-        holders = self.prefixes.holders(ticket.hashes, now_s=now_s)
+        if self._changed:
+            self._divide()
+        holders = self.prefixes.holders(ticket.hashes, now_s=now_s) if ticket.hashes else _NOBODY
+        first = self.decoders.top()
+        fits = first is not None and first is not origin and first.generation == origin.generation
+        if fits and not holders and first is not None and first.link_free_s <= now_s:
+            return first  # most of the time: nobody's tokens come faster, and nothing is in the way
         asked = self.decoders.first(_LOOK_AT)
         for worker in holders:
             holder = self._accounts.get(worker)
@@ -225,7 +240,7 @@ class Roster:
             if account is origin or account.generation != origin.generation:
                 continue
             there = ticket.cached(holders.get(account.worker, 0))
-            cost_s = account.model.transfer_s(tokens=ticket.tokens - there)
+            cost_s = account.link_wait_s(now_s) + account.model.transfer_s(tokens=ticket.tokens - there)
             cost_s += self.mean_output_tokens * account.decode_key
             if best is None or cost_s < least_s:
                 best, least_s = account, cost_s
@@ -272,6 +287,8 @@ class Roster:
         found += others[: most - len(found)]
         return tuple(found)
 
+
+_NOBODY: dict[str, int] = {}
 
 ROLES = (names.ROLE_PREFILL, names.ROLE_DECODE)
 """Roles in which a worker gets requests."""

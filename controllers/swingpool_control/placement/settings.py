@@ -49,7 +49,7 @@ class PlacementSettings:
     resident_weight: float = 0.02
     """What a second's wait of one whose tokens a decode worker generates counts against a prompt that is computed there
     sooner than elsewhere."""
-    spare_patience: float = 2.0
+    spare_patience: float = 1.0
     """Full iterations for which a prompt waits before it goes to a worker of another picker's part."""
     prefix_ttl_s: float = 600.0
     """How long a worker is believed to have a prefix that nobody has used again."""

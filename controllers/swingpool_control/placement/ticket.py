@@ -31,6 +31,7 @@ class Ticket:
         "key",
         "kind",
         "model",
+        "moved_s",
         "number",
         "serial",
         "spread_s",
@@ -68,6 +69,8 @@ class Ticket:
         """Tokens to compute on the worker that has most of its prefix."""
         self.work_s = 0.0
         """Predicted seconds of prefill there, alone."""
+        self.moved_s = 0.0
+        """Predicted seconds in which whoever generates fetches its KV cache; 0 once that is over."""
         self.model: PerformanceModel | None = None
         """What that was predicted by."""
         self._other = -1
@@ -97,6 +100,11 @@ class Ticket:
         self.uncached = self.tokens - self.cached(blocks) if blocks else self.tokens
         self.model = account.pace.model
         self.work_s = prompt_s(self.model, self.tokens, self.uncached)
+
+    def fetched(self, account: Account) -> None:
+        """Account for the end of the transfer to whoever generates: its first token is there, or never will be."""
+        account.transfer_ended(self.moved_s)
+        self.moved_s = 0.0
 
     def cached(self, blocks: int) -> int:
         """Return the tokens that so many of its blocks spare; the last token is computed always."""

@@ -65,6 +65,19 @@ class _Flight(Ticket):
         self.wait: _Wait | None = None
         """Its present wait in the router, once that lasts."""
 
+    def asked(self, leg: str, *, output_tokens: int, fetches: bool = False) -> Request:
+        """Return what a worker is asked: `p` for the prompt alone, which another one fetches, or `d`."""
+        self.tries += 1
+        return Request(
+            id=f"{self.number}.{self.tries}{leg}",
+            prompt_tokens=self.tokens,
+            output_tokens=output_tokens,
+            block_hashes=self.block_hashes,
+            remote_decode=leg == "p",
+            remote_prefill=fetches,
+            priority=self.priority,
+        )
+
 
 class _Wait(Waiting):
     """A request's patience."""
@@ -123,10 +136,12 @@ class _Answer(Job):
     def first(self, at_s: float) -> None:
         """The first token is there."""
         self.flight.first_s = at_s
+        self.flight.fetched(self.member.account)
         self.router.told.first(self.member, self.epoch, at_s, at_s - self.flight.arrived_s)
 
     def ended(self, served: bool, at_s: float) -> None:
         """All tokens are there, or will never be."""
+        self.flight.fetched(self.member.account)
         self.router.generated(self, served)
 
 
@@ -299,16 +314,7 @@ class Router:
             self._end(wait.flight, "refused")
 
     def _prefill(self, flight: _Flight, member: Member, sent: Leg) -> None:
-        flight.tries += 1
-        request = Request(
-            id=f"{flight.number}.{flight.tries}p",
-            prompt_tokens=flight.tokens,
-            output_tokens=1,
-            block_hashes=flight.block_hashes,
-            remote_decode=True,
-            priority=flight.priority,
-        )
-        self._send(_Leg(request, self, flight, member, sent))
+        self._send(_Leg(flight.asked("p", output_tokens=1), self, flight, member, sent))
 
     def prefilled(self, leg: _Leg, served: bool, at_s: float) -> None:
         """Go on with a request whose prompt is computed, or not."""
@@ -333,15 +339,8 @@ class Router:
         self._serve(flight)
 
     def _generate(self, flight: _Flight, member: Member, source: Source | None) -> None:
-        flight.tries += 1
-        request = Request(
-            id=f"{flight.number}.{flight.tries}d",
-            prompt_tokens=flight.tokens,
-            output_tokens=flight.arrival.output_tokens,
-            block_hashes=flight.block_hashes,
-            remote_prefill=source is not None,
-            priority=flight.priority,
-        )
+        tokens = flight.arrival.output_tokens
+        request = flight.asked("d", output_tokens=tokens, fetches=source is not None)
         self._send(_Answer(request, self, flight, member, source))
 
     def generated(self, answer: _Answer, served: bool) -> None:

@@ -76,6 +76,7 @@ class AccessLog:
 
     def _first_token(self, generation: Generation, after_s: float, *, status: int) -> None:
         generation.first_token_seen = True
+        generation.fetched()
         if status != 200:
             return
         at_unix_s = generation.entry.arrived_unix_s + after_s

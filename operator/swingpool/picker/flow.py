@@ -228,9 +228,8 @@ class Flow:
 
     def _log_refused(self, note: Note | None, reply: Reply, arrival: Arrival) -> None:
         if self._request_log is not None and note is not None:
-            duration_s = time.monotonic() - arrival.at_s
-            rate = self._traffic.token_rate
-            self._request_log.ended(note, status=reply.status, body_bytes=0, rate=rate, duration_s=duration_s)
+            took_s, rate = time.monotonic() - arrival.at_s, self._traffic.token_rate
+            self._request_log.ended(note, status=reply.status, body_bytes=0, rate=rate, duration_s=took_s)
 
     async def _serve(self, request: _Request) -> Route | Reply:
         while True:
@@ -338,6 +337,7 @@ class Flow:
                 context_tokens=request.ticket.tokens,
                 stream=request.shape.stream,
                 entry=request.entry,
+                moved_s=request.ticket.moved_s,
                 release=release,
                 note=self._note_of(request),
             )

@@ -40,11 +40,18 @@ class Generation:
     sent_unix_s: float
     told_s: float
     """When Envoy last told of it, or it was sent; monotonic."""
+    moved_s: float = 0.0
+    """Predicted seconds in which its KV cache comes there; 0 once it has, or if none does."""
     first_token_seen: bool = False
     release: Callable[[], None] | None = None
     """Frees the KV cache that waits for it, should its client leave before a worker has surely begun with it."""
     note: Note | None = None
     """For the request log, if there is one."""
+
+    def fetched(self) -> None:
+        """Account for the end of its transfer: its first token is there, or never will be."""
+        self.worker.account.transfer_ended(self.moved_s)
+        self.moved_s = 0.0
 
 
 class Generations:
@@ -63,6 +70,7 @@ class Generations:
         context_tokens: int,
         stream: bool,
         entry: Entry,
+        moved_s: float = 0.0,
         release: Callable[[], None] | None = None,
         note: Note | None = None,
     ) -> None:
@@ -76,11 +84,11 @@ class Generations:
             entry=entry,
             sent_unix_s=time.time(),
             told_s=time.monotonic(),
+            moved_s=moved_s,
             release=release,
             note=note,
         )
         if entry.predicted_prompt_s is not None:
-            moved_s = worker.account.model.transfer_s(tokens=context_tokens)
             entry.predicted_first_token_s = entry.predicted_prompt_s + moved_s + worker.account.step_s
         worker.sent_in_epoch += 1
         self._by_id.setdefault(request_id, []).append(generation)
@@ -100,6 +108,7 @@ class Generations:
 
     def ended(self, generation: Generation, *, served: bool) -> None:
         """Account for a request's end."""
+        generation.fetched()
         alike = self._by_id.get(generation.request_id, [])
         if generation in alike:
             alike.remove(generation)
@@ -132,6 +141,7 @@ class Generations:
         worker = self._fleet.get(address) if address else None
         if worker is None:
             return
+        generation.fetched()
         self._fleet.decode_moved(generation.worker, worker, generation.context_tokens)
         generation.entry.step(f"asked of {worker.member.pod} instead")
         if generation.entry.trace is not None:

@@ -15,10 +15,12 @@ from swingpool.picker import eds
 from swingpool.picker.accesslog import AccessLog
 from swingpool.picker.fleet import Fleet
 from swingpool.picker.journal import Entry
+from swingpool.picker.leg import TIMEOUT_S, end_overdue
 from swingpool.picker.members import Member
 from swingpool.picker.metrics import RouterMetrics
 from swingpool.picker.requests import FORGET_AFTER_S, FORGET_SOON_S, Generations
 from swingpool.picker.traffic import Traffic
+from swingpool.picker.wire import CutError, Errand, Response
 from swingpool.picker.worker import Worker
 from swingpool.telemetry.vllm_page import NO_FIGURES, Histogram, WorkerFigures
 from swingpool.telemetry.windows import Histograms
@@ -50,10 +52,12 @@ class Picker:
     def send(self, request_id: str, name: str, *, stream: bool = True, predicted_prompt_s: float | None = None) -> None:
         now = time.time()
         ticket = Ticket(0, 10, arrived_s=0.0)
-        self.fleet.dispatcher.roster.decode_sent(ticket, self.worker(name).account, now_s=time.monotonic())
+        self.fleet.dispatcher.roster.fetches(ticket, self.worker(name).account, now_s=time.monotonic())
         entry = Entry(request_id, "/v1/completions", kind="", tenant="", stream=stream, arrived_unix_s=now)
         entry.predicted_prompt_s = predicted_prompt_s
-        self.generations.sent(request_id, self.worker(name), context_tokens=10, stream=stream, entry=entry)
+        self.generations.sent(
+            request_id, self.worker(name), context_tokens=10, stream=stream, entry=entry, moved_s=ticket.moved_s
+        )
 
     def logged(
         self, request_id: str, name: str, *, status: int = 200, first_body_us: str = "-", end: bool = True
@@ -91,6 +95,22 @@ async def test_a_request_counts_where_it_is_until_it_ends() -> None:
     assert picker.in_flight() == {"a": (0, 0), "b": (0, 0)}
     assert picker.worker("a").decodes_served == 1
     assert len(picker.traffic.ttft_s.recent(now_s=time.monotonic())) == 1
+
+
+async def test_a_transfer_is_under_way_until_the_first_token_or_the_end() -> None:
+    picker = Picker(member("a"), member("b"))
+    a, b = picker.worker("a").account, picker.worker("b").account
+    for request_id in ("1", "2", "3"):
+        picker.send(request_id, "a")
+    one_s = a.model.transfer_s(tokens=10)
+    assert a.moving_s == pytest.approx(3 * one_s)
+    picker.logged("1", "a", first_body_us="250000", end=False)
+    picker.logged("1", "a", first_body_us="250000")
+    assert a.moving_s == pytest.approx(2 * one_s)
+    picker.logged("2", "a", status=500)
+    assert a.moving_s == pytest.approx(one_s)
+    picker.logged("3", "b", end=False)  # Envoy asks another worker, which computes the prompt itself
+    assert (a.moving_s, b.moving_s) == (0.0, 0.0)
 
 
 async def test_a_retried_request_moves() -> None:
@@ -252,16 +272,26 @@ async def test_a_worker_that_stops_answering_loses_its_legs() -> None:
     worker = picker.worker("a")
     picker.fleet.probed(worker, fault="")
 
-    async def leg() -> None:
-        async with asyncio.timeout(60) as scope:
-            worker.legs.add(scope)
-            await asyncio.Event().wait()
-
-    waiting = asyncio.create_task(leg())
-    await asyncio.sleep(0)
+    waits = asyncio.get_running_loop().create_future()
+    errand = Errand(lambda _: None, lambda: False)
+    errand.begins(waits)
+    worker.legs.add(errand)
     picker.fleet.probed(worker, fault="it hangs")
-    with pytest.raises(TimeoutError):
-        await waiting
+    with pytest.raises(CutError, match="it hangs"):
+        await waits
+
+
+async def test_legs_that_take_too_long_end() -> None:
+    worker, loop = Picker(member("a", "prefill")).worker("a"), asyncio.get_running_loop()
+    waits: list[asyncio.Future[Response]] = [loop.create_future() for _ in range(2)]
+    for future in waits:
+        errand = Errand(lambda _: None, lambda: False)
+        errand.begins(future)
+        worker.legs.add(errand)
+    errand.began_s += 10
+    end_overdue(worker, now_s=errand.began_s + TIMEOUT_S - 5)
+    assert [future.done() for future in waits] == [True, False]
+    assert str(waits[0].exception()) == f"no answer within {TIMEOUT_S:g} s"
 
 
 async def test_whoever_waits_is_woken() -> None:

@@ -85,3 +85,17 @@ def test_answers_are_generated_by_ones_own_workers_while_they_are_not_much_slowe
     chosen = found.generate(Ticket(0, 1000, arrived_s=0.0), origin, 0.0)
     assert chosen is not None
     assert chosen.worker == "decode1"
+
+
+def test_of_prompts_only_a_lone_picker_goes_by_what_workers_have_of_others() -> None:
+    for part, blocked in ((Part(), True), (Part(number=0, of=2), False)):
+        found = dispatcher(part)
+        found.dispatch(0.0)
+        account = found.roster.get("prefill0")
+        assert account
+        account.reported(in_flight=3.0, kv_usage=0.1, now_s=5.0)
+        assert (account.others_until_s > 5.0) is blocked
+        decoder = found.roster.get("decode0")
+        assert decoder
+        decoder.reported(in_flight=3.0, kv_usage=0.1, now_s=5.0)
+        assert decoder.residents()[0] == 3, "answers last"
