@@ -77,7 +77,7 @@ class Roster:
         if account.generation not in self.generating:
             return None
         pace = account.pace
-        patience_s = self._settings.spare_patience * (pace.base_s + pace.token_s * pace.budget)
+        patience_s = self._settings.spare_patience / self._part.of * (pace.base_s + pace.token_s * pace.budget)
         return account if now_s - ticket.arrived_s >= patience_s else None
 
     def _divide(self) -> None:

@@ -49,8 +49,9 @@ class PlacementSettings:
     resident_weight: float = 0.02
     """What a second's wait of one whose tokens a decode worker generates counts against a prompt that is computed there
     sooner than elsewhere."""
-    spare_patience: float = 1.0
-    """Full iterations for which a prompt waits before it goes to a worker of another picker's part."""
+    spare_patience: float = 4.0
+    """Full iterations, over the number of pickers, for which a prompt waits before it goes to a worker of another's
+    part: a smaller part runs out of free workers sooner."""
     prefix_ttl_s: float = 600.0
     """How long a worker is believed to have a prefix that nobody has used again."""
     pass_priority: bool = False

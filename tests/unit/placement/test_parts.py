@@ -56,7 +56,7 @@ def test_what_has_waited_long_goes_to_others_workers_too() -> None:
     assert sent(found, 400) == ["prefill0", "prefill1"]
     own = found.roster.get("prefill0")
     assert own
-    pace, patience = own.pace, PlacementSettings().spare_patience
+    pace, patience = own.pace, PlacementSettings().spare_patience / 2
     long_s = patience * (pace.base_s + pace.token_s * pace.budget)
     assert not {one.account.worker for one in found.dispatch(0.9 * long_s)} & {"prefill2", "prefill3"}
     assert {one.account.worker for one in found.dispatch(1.1 * long_s)} >= {"prefill2", "prefill3"}
