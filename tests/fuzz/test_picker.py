@@ -22,6 +22,13 @@ from swingpool.picker.requests import Generations
 from swingpool.picker.traffic import Traffic
 from swingpool.picker.worker import Worker
 from swingpool_control.resources.envoy import DECISION_PATHS
+from swingpool_control.resources.envoy_exchange import (
+    ATTRIBUTES,
+    EXT_PROC,
+    PLACED,
+    PLACED_SECOND_TRY_MS,
+    PLACED_TO,
+)
 from tests.fuzz.strategies import BODIES, CONTENT_TYPES, HEADERS, JSON_VALUES, NAMED, PATHS, TRANSFER
 
 WORKERS = {"10.99.0.1:8000": "prefill", "10.99.0.2:8000": "prefill", "10.99.0.3:8000": "decode"}
@@ -99,6 +106,19 @@ def whole(body: bytes) -> bytes:
     return bytes(message.SerializeToString())
 
 
+def at_once(path: str, content_type: str, headers: Mapping[str, str], body: bytes) -> bytes:
+    """Return the one message that tells of a generation."""
+    message = ProcessingRequest()
+    message.request_body.body = body
+    message.request_body.end_of_stream = True
+    told = {":path": path, "content-type": content_type, **headers}
+    fields = message.attributes[EXT_PROC].fields
+    for attribute, name in ATTRIBUTES.items():
+        if name in told:
+            fields[attribute].string_value = told[name]
+    return bytes(message.SerializeToString())
+
+
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """One request, and what the workers do."""
@@ -112,6 +132,13 @@ class Case:
     workers: list[str]
     leaves: int
     """After how many turns of the loop the client leaves; it stays if that is 4 or more."""
+    at_once: bool
+
+    @property
+    def is_told_at_once(self) -> bool:
+        """Whether Envoy tells of it in one message, as of all generations that it keeps whole."""
+        is_decided = self.method == "POST" and self.path.partition("?")[0] in DECISION_PATHS
+        return self.at_once and is_decided and bool(self.body)
 
 
 CASES = st.builds(
@@ -124,6 +151,7 @@ CASES = st.builds(
     results=st.lists(RESULTS, max_size=4),
     workers=st.lists(st.sampled_from(sorted(WORKERS)), unique=True),
     leaves=st.integers(0, 40),
+    at_once=st.booleans(),
 )
 
 
@@ -133,9 +161,12 @@ async def test_any_request_is_answered_once_and_safely(case: Case) -> None:
     flow, legs = router(list(case.results), workers)
     call: Any = Call()
     exchange = Exchange(flow, call)
-    exchange.message(head(case.path, case.method, case.content_type, case.headers, last=not case.body))
-    if not call.over.is_set() and case.body:
-        exchange.message(whole(case.body))
+    if case.is_told_at_once:
+        exchange.message(at_once(case.path, case.content_type, case.headers, case.body))
+    else:
+        exchange.message(head(case.path, case.method, case.content_type, case.headers, last=not case.body))
+        if not call.over.is_set() and case.body:
+            exchange.message(whole(case.body))
     exchange.ended()
     if case.leaves < 4:
         for _ in range(case.leaves):
@@ -171,12 +202,14 @@ def check_answer(answer: ProcessingResponse, body: bytes, workers: Mapping[str, 
     )
     changed = {one.header.key: one.header.raw_value.decode() for one in common.header_mutation.set_headers}
     assert changed.keys() <= CHANGED
-    hosts = changed.get("x-gateway-destination-endpoint")
+    placed = dict(answer.dynamic_metadata.fields[PLACED].struct_value.fields)
+    assert placed.keys() <= {PLACED_TO, PLACED_SECOND_TRY_MS}
+    hosts = placed[PLACED_TO].string_value if placed else changed.get("x-gateway-destination-endpoint")
     if hosts is None:
         return  # it goes on to the body
     assert set(hosts.split(",")) <= set(workers)
     sent = common.body_mutation.body or body
-    if common.body_mutation.body:
+    if common.body_mutation.body and not placed:
         assert changed["content-length"] == str(len(sent))
     if is_read and answer.HasField("request_body"):
         check_forwarded(sent)

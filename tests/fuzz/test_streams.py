@@ -14,7 +14,7 @@ from swingpool.picker.fleet import Fleet
 from swingpool.picker.metrics import RouterMetrics
 from swingpool.picker.requests import Generations
 from swingpool.picker.traffic import Traffic
-from swingpool.picker.wire import BrokenError, Late, Response, _Connection
+from swingpool.picker.wire import BrokenError, Errand, Response, _Connection
 from swingpool.telemetry.vllm_page import parse
 
 LINES = st.sampled_from(
@@ -76,7 +76,7 @@ async def outcome(data: bytes, cuts: Sequence[int], leaves: bool, breaks: bool) 
     if leaves:
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
-        connection.leave(Late(late.append, lambda: True))
+        connection.leave(Errand(late.append, lambda: True))
     for piece in pieces(data, cuts):
         if not transport.is_closing():
             connection.data_received(piece)

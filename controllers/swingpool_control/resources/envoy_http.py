@@ -3,6 +3,14 @@
 from swingpool_control import names
 from swingpool_control.resources.envoy_access import access_filters
 from swingpool_control.resources.envoy_errors import local_replies
+from swingpool_control.resources.envoy_exchange import (
+    SECOND_TRY_AFTER,
+    exchange_filters,
+    not_told,
+    told_at_once,
+    told_in_pieces,
+    told_without_body,
+)
 from swingpool_control.resources.envoy_settings import (
     ACCESS_LOG,
     BUFFER_LIMIT_BYTES,
@@ -11,7 +19,6 @@ from swingpool_control.resources.envoy_settings import (
     HEALTH_PATH,
     STREAMED_ABOVE_BYTES,
     TAG_FIRST_BODY_US,
-    TOLD_HEADERS,
     TYPE,
     WORKERS_CLUSTER,
     Config,
@@ -22,7 +29,6 @@ from swingpool_control.resources.envoy_settings import (
 from swingpool_control.resources.envoy_tracing import tracing
 from swingpool_control.resources.envoy_unread import unread_filters
 
-PREFILL_TIMEOUT_S = 600
 _MOST_BYTES = 2**62
 STREAM_IDLE_TIMEOUT_S = 3600
 HOSTILE_HEADERS = (
@@ -38,7 +44,7 @@ HOSTILE_HEADERS = (
     "x-envoy-retriable-status-codes",
     "x-envoy-retriable-header-names",
     "x-envoy-upstream-rq-timeout-ms",
-    "x-envoy-upstream-rq-per-try-timeout-ms",
+    SECOND_TRY_AFTER,
     "x-envoy-upstream-stream-duration-ms",
     "x-envoy-upstream-alt-stat-name",
     "x-envoy-hedge-on-per-try-timeout",
@@ -86,7 +92,7 @@ def connection_manager(settings: EnvoySettings) -> Config:
         "http_filters": [
             _health_filter(),
             *access_filters(settings),
-            _ext_proc_filter(),
+            *exchange_filters(),
             *unread_filters(),
             _router_filter(),
         ],
@@ -189,40 +195,6 @@ def _health_filter() -> Config:
     }
 
 
-def _ext_proc_filter() -> Config:
-    return {
-        "name": "envoy.filters.http.ext_proc",
-        "typed_config": {
-            "@type": f"{TYPE}.extensions.filters.http.ext_proc.v3.ExternalProcessor",
-            "grpc_service": picker_service(PREFILL_TIMEOUT_S),
-            "message_timeout": seconds(PREFILL_TIMEOUT_S),
-            "failure_mode_allow": True,
-            # The picker sets when a second worker is asked as well.
-            "mutation_rules": {"allow_envoy": True},
-            "processing_mode": _processing_mode("BUFFERED"),
-            "forward_rules": {"allowed_headers": {"patterns": [{"exact": header} for header in TOLD_HEADERS]}},
-        },
-    }
-
-
-def _processing_mode(body: str) -> Config:
-    return {
-        "request_header_mode": "SEND",
-        "request_body_mode": body,
-        "response_header_mode": "SKIP",
-        "response_body_mode": "NONE",
-        "request_trailer_mode": "SKIP",
-        "response_trailer_mode": "SKIP",
-    }
-
-
-def _per_route_ext_proc(override: Config) -> Config:
-    return {
-        "envoy.filters.http.ext_proc": {"@type": f"{TYPE}.extensions.filters.http.ext_proc.v3.ExtProcPerRoute"}
-        | override
-    }
-
-
 def _router_filter() -> Config:
     return {
         "name": "envoy.filters.http.router",
@@ -253,25 +225,15 @@ def _routes() -> list[Config]:
         for path in DECISION_PATHS
         for route in (
             _large({"name": f"{path}-large", "match": {"path": path, "headers": [post]}, "route": generation}),
-            {"name": path, "match": {"path": path, "headers": [post]}, "route": generation},
+            told_at_once({"name": path, "match": {"path": path, "headers": [post]}, "route": generation}),
         )
     ]
     others = to_workers | {"retry_policy": _retry_policy(OTHERS_ARE_RETRIED_ON)}
     form = {"name": "content-type", "string_match": {"prefix": FORM_TYPE, "ignore_case": True}}
-    forms = {
-        "name": "v1-forms",
-        "match": {"prefix": "/v1/", "headers": [form]},
-        "route": others,
-        "typed_per_filter_config": _per_route_ext_proc({"overrides": {"processing_mode": _processing_mode("NONE")}}),
-    }
+    forms = told_without_body({"name": "v1-forms", "match": {"prefix": "/v1/", "headers": [form]}, "route": others})
     large = _large({"name": "v1-large", "match": {"prefix": "/v1/", "headers": []}, "route": others})
     passed = {"name": "v1", "match": {"prefix": "/v1/"}, "route": others}
-    unknown = {
-        "name": "unknown",
-        "match": {"prefix": "/"},
-        "direct_response": {"status": 404},
-        "typed_per_filter_config": _per_route_ext_proc({"disabled": True}),
-    }
+    unknown = not_told({"name": "unknown", "match": {"prefix": "/"}, "direct_response": {"status": 404}})
     return [*decided, forms, large, passed, unknown]
 
 
@@ -282,11 +244,7 @@ def _large(route: Config) -> Config:
     """
     length = {"name": "content-length", "range_match": {"start": STREAMED_ABOVE_BYTES + 1, "end": _MOST_BYTES}}
     match = route["match"]
-    streamed = {"overrides": {"processing_mode": _processing_mode("STREAMED")}}
-    return route | {
-        "match": match | {"headers": [*match["headers"], length]},
-        "typed_per_filter_config": _per_route_ext_proc(streamed),
-    }
+    return told_in_pieces(route) | {"match": match | {"headers": [*match["headers"], length]}}
 
 
 def _retry_policy(statuses: tuple[int, ...]) -> Config:

@@ -1,7 +1,8 @@
 """The picker's answers, as Envoy reads them.
 
 Where a request goes is said once for each of them, and always in the same few fields: what changes is put between what
-never does, since to build the message object by object costs as much as to decide what it says.
+never does, since to build the message object by object costs as much as to decide what it says. It is said as headers
+where Envoy takes them, else as metadata, of which it makes the same headers.
 """
 
 import math
@@ -19,13 +20,12 @@ from envoy.service.ext_proc.v3.external_processor_pb2 import (
     ProcessingResponse,
 )
 from envoy.type.v3.http_status_pb2 import HttpStatus
+from google.protobuf.struct_pb2 import Struct, Value
 
 from swingpool.picker.flow import Route
 from swingpool.picker.replies import Reply
 from swingpool_control import names
-
-SECOND_TRY_AFTER = "x-envoy-upstream-rq-per-try-timeout-ms"
-"""After what time without an answer Envoy asks another worker too; the first to answer counts."""
+from swingpool_control.resources.envoy_exchange import PLACED, PLACED_SECOND_TRY_MS, PLACED_TO, SECOND_TRY_AFTER
 
 CONTINUE: bytes = ProcessingResponse(request_headers=HeadersResponse()).SerializeToString()
 """Let the headers wait for the body."""
@@ -46,6 +46,19 @@ _COMMON = _number(BodyResponse, "response")
 _HEADERS = _number(CommonResponse, "header_mutation")
 _MUTATION = _number(CommonResponse, "body_mutation")
 _BODY = _number(BodyMutation, "body")
+_METADATA = _number(ProcessingResponse, "dynamic_metadata")
+_STRUCT = _number(Value, "struct_value")
+
+
+def placed(outcome: Route | Reply) -> bytes:
+    """Return the answer to a generation's body, without which Envoy knows nothing of the request yet."""
+    if isinstance(outcome, Reply):
+        return reply(outcome)
+    common = b"" if outcome.body is None else _field(_COMMON, _field(_MUTATION, _field(_BODY, outcome.body)))
+    where = _entry(PLACED_TO, ",".join(outcome.hosts))
+    if outcome.second_try_after_s > 0:
+        where += _entry(PLACED_SECOND_TRY_MS, str(math.ceil(1000 * outcome.second_try_after_s)))
+    return _field(_TO_BODY, common) + _field(_METADATA, _field(1, _PLACED + _field(2, _field(_STRUCT, where))))
 
 
 def answer(outcome: Route | Reply, *, to_headers: bool) -> bytes:
@@ -87,6 +100,12 @@ def _set(key: str, value: str) -> bytes:
     return bytes(HeaderMutation(set_headers=[option]).SerializeToString())
 
 
+@lru_cache(maxsize=4096)
+def _entry(key: str, value: str) -> bytes:
+    """Return a serialised Struct that says one thing; two of them after one another say both."""
+    return bytes(Struct(fields={key: Value(string_value=value)}).SerializeToString())
+
+
 def _field(number: int, payload: bytes) -> bytes:
     """Return a serialised field that holds a message, or bytes; all numbers here are below 16."""
     size = len(payload)
@@ -98,3 +117,7 @@ def _field(number: int, payload: bytes) -> bytes:
         size >>= 7
     head.append(size)
     return bytes(head) + payload
+
+
+_PLACED = _field(1, PLACED.encode())
+"""The key of a Struct's entry, before its value."""

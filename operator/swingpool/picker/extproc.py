@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 
 from envoy.service.ext_proc.v3.external_processor_pb2 import HttpBody, HttpHeaders, ProcessingRequest
+from google.protobuf.message import DecodeError
 
-from swingpool.picker.answers import CONTINUE, NEXT, answer, reply
+from swingpool.picker.answers import CONTINUE, NEXT, answer, placed, reply
 from swingpool.picker.flow import Flow, Incoming, Route
 from swingpool.picker.header_blocks import Headers
 from swingpool.picker.replies import Reply, bad_request, internal_error
@@ -15,17 +17,21 @@ from swingpool.picker.scan import TransferScan
 from swingpool_control import names
 from swingpool_control.placement.openai import KV_TRANSFER
 from swingpool_control.resources.envoy import DECISION_PATHS, FORM_TYPE, PASSED_ON, STREAMED_ABOVE_BYTES
+from swingpool_control.resources.envoy_exchange import ATTRIBUTES, EXT_PROC
 
 PROCESS = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 CHAT_PATH = "/v1/chat/completions"
+
+Outcome = Coroutine[None, None, Route | Reply]
+"""What becomes of a request; it is begun only by whoever awaits it, who may be cancelled before."""
 
 log = logging.getLogger(__name__)
 
 
 class Exchange:
-    """One HTTP request as Envoy tells of it: its headers, then its body if it has one that is no form.
+    """One HTTP request as Envoy tells of it: a generation in one message, another by its headers first.
 
-    The body comes whole, unless it says to be too large for that: then in pieces, which only pass.
+    A body comes whole, unless it says to be too large for that: then in pieces, which only pass. Forms come without.
 
     Args:
         flow: who decides.
@@ -45,6 +51,8 @@ class Exchange:
         """Take headers or a body, and answer."""
         try:
             self._take(ProcessingRequest.FromString(data))
+        except DecodeError:  # Envoy writes headers into text as they came
+            self._refuse(bad_request("a header that the router reads is not in UTF-8"))
         except Exception:
             self._fault()
 
@@ -60,62 +68,73 @@ class Exchange:
         if message.HasField("request_headers") and self._headers is None:
             self._headers = read_headers(message.request_headers)
             if message.request_headers.end_of_stream or is_form(self._headers):
-                self._answer_with(self._flow.passed(), to_headers=True)
+                self._answer_with(self._flow.passed, partial(answer, to_headers=True))
             elif is_large(self._headers):
                 self._scan = TransferScan()
-                self._answer_with(self._flow.passed(generates=decides(self._headers)), to_headers=True)
+                passed = partial(self._flow.passed, generates=decides(self._headers))
+                self._answer_with(passed, partial(answer, to_headers=True))
             else:
                 self._call.send(CONTINUE)
         elif message.HasField("request_body") and self._scan is not None:
             self._pass(self._scan, message.request_body)
-        elif message.HasField("request_body") and self._headers is not None and self._task is None:
-            self._answer_with(self._outcome(self._headers, message.request_body.body), to_headers=False)
+        elif message.HasField("request_body") and self._task is None:
+            body = message.request_body.body
+            if self._headers is None:
+                self._answer_with(partial(self._decided, read_attributes(message), body), placed)
+            else:
+                self._answer_with(partial(self._outcome, self._headers, body), partial(answer, to_headers=False))
 
     def _pass(self, scan: TransferScan, piece: HttpBody) -> None:
         if scan.finds(piece.body):
-            refusal = bad_request(f"a body this large may not hold {KV_TRANSFER}, and must be JSON in UTF-8")
-            self._call.send(reply(refusal))
-            self._call.end()
+            self._refuse(bad_request(f"a body this large may not hold {KV_TRANSFER}, and must be JSON in UTF-8"))
             return
         self._call.send(NEXT)
         if piece.end_of_stream:
             self._call.end()
 
-    def _outcome(self, headers: Mapping[str, str], body: bytes) -> Coroutine[None, None, Route | Reply]:
+    def _outcome(self, headers: Mapping[str, str], body: bytes) -> Outcome:
+        if decides(headers):
+            return self._decided(headers, body)
+        content_type = headers.get("content-type", "").lower()
+        return self._flow.carried(body, is_json="json" in content_type or not content_type)
+
+    def _decided(self, headers: Mapping[str, str], body: bytes) -> Outcome:
         path = headers.get(":path", "")
-        if not decides(headers):
-            content_type = headers.get("content-type", "").lower()
-            return self._flow.carried(body, is_json="json" in content_type or not content_type)
+        passed_on = {name: headers[name] for name in PASSED_ON if name in headers}
         if (parent := _trace_parent(self._call.headers)) is not None:
-            headers = {**headers, names.HEADER_TRACE: parent}
+            passed_on[names.HEADER_TRACE] = parent
         incoming = Incoming(
             request_id=headers.get(names.HEADER_REQUEST_ID, ""),
             path=path,
-            headers={name: headers[name] for name in PASSED_ON if name in headers},
+            headers=passed_on,
             body=body,
             kind=headers.get(names.HEADER_CLASS, ""),
             tenant=headers.get(names.HEADER_TENANT, ""),
         )
         return self._flow.decided(incoming, chat=path.partition("?")[0] == CHAT_PATH)
 
-    def _answer_with(self, outcome: Coroutine[None, None, Route | Reply], *, to_headers: bool) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._answer(outcome, to_headers=to_headers))
+    def _answer_with(self, decide: Callable[[], Outcome], said: Callable[[Route | Reply], bytes]) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._answer(decide, said))
 
-    async def _answer(self, outcome: Coroutine[None, None, Route | Reply], *, to_headers: bool) -> None:
+    async def _answer(self, decide: Callable[[], Outcome], said: Callable[[Route | Reply], bytes]) -> None:
         try:
-            found = await outcome
-            said = answer(found, to_headers=to_headers)
+            found = await decide()
+            message = said(found)
         except Exception:
             self._fault()
             return
-        self._call.send(said)
+        self._call.send(message)
         if self._scan is None or isinstance(found, Reply):
             self._call.end()
 
     def _fault(self) -> None:
         """Answer even after a fault of the picker's own: Envoy would send the request on as it came."""
         log.exception("a request could not be processed")
-        self._call.send(reply(internal_error()))
+        self._refuse(internal_error())
+
+    def _refuse(self, said: Reply) -> None:
+        """Answer the client from here."""
+        self._call.send(reply(said))
         self._call.end()
 
 
@@ -143,3 +162,9 @@ def is_large(headers: Mapping[str, str]) -> bool:
 def read_headers(message: HttpHeaders) -> dict[str, str]:
     """Return the headers of a request or an answer."""
     return {one.key: one.value or one.raw_value.decode("latin-1") for one in message.headers.headers}
+
+
+def read_attributes(message: ProcessingRequest) -> dict[str, str]:
+    """Return what is told of a generation's headers beside its body."""
+    told = message.attributes[EXT_PROC].fields
+    return {ATTRIBUTES[key]: value.string_value for key, value in told.items() if key in ATTRIBUTES}

@@ -60,7 +60,7 @@ class Fleet:
             if after.get(address) is not worker:
                 worker.fault = "its pod is gone"
                 self.dispatcher.removed(worker.account)
-                abandon_legs(worker)
+                worker.abandon_legs(worker.fault)
         for worker in after.values():
             self._place(worker)
         self.synced.set()
@@ -89,7 +89,7 @@ class Fleet:
         if self._by_address.get(worker.member.address) is worker:
             self._place(worker)
         if fault:
-            abandon_legs(worker)
+            worker.abandon_legs(fault)
         self.notify()
 
     def scraped(self, worker: Worker) -> None:
@@ -151,11 +151,3 @@ class Fleet:
         except TimeoutError:
             return False
         return True
-
-
-def abandon_legs(worker: Worker) -> None:
-    """End the prefill legs that a worker holds: it will not answer them."""
-    now = asyncio.get_running_loop().time()
-    for leg in worker.legs:
-        if not leg.expired():
-            leg.reschedule(now)

@@ -8,8 +8,7 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -132,12 +131,15 @@ class Flow:
             size: the body's bytes, as far as they are held here.
             generates: whether it is a generation, which a decode worker serves rather than another.
         """
-        with self._room(size) as there_is:
+        there_is = self._take_room(size)
+        try:
             ends_s = time.monotonic() + self._queue_timeout_s
             while not (fewest := self._fleet.dispatcher.roster.fewest()):
                 left_s = ends_s - time.monotonic()
                 if not there_is or left_s <= 0 or not await self._changed(left_s):
                     return self._no_worker()
+        finally:
+            self._free_room(size)
         roster = self._fleet.dispatcher.roster
         if generates and (decoder := roster.decoders.top()) is not None:
             return Route(hosts=roster.hosts(decoder, most=MOST_HOSTS), body=body)
@@ -201,12 +203,14 @@ class Flow:
             entry=entry,
             changed=body is not said,
         )
-        with self._room(len(incoming.body)) as there_is:
-            try:
-                outcome = await self._serve(request) if there_is else self._no_worker()
-            except asyncio.CancelledError:
-                entry.ended(0, "client_disconnect")
-                raise
+        there_is = self._take_room(len(incoming.body))
+        try:
+            outcome = await self._serve(request) if there_is else self._no_worker()
+        except asyncio.CancelledError:
+            entry.ended(0, "client_disconnect")
+            raise
+        finally:
+            self._free_room(len(incoming.body))
         self._traffic.metrics.prompt_tokens.observe(arrival.prompt_tokens)
         entry.prompt_tokens = arrival.prompt_tokens
         if isinstance(outcome, Reply):
@@ -326,11 +330,8 @@ class Flow:
             request.entry.step(f"handed to {worker.member.pod}")
             if request.entry.trace is not None:
                 request.entry.trace.handed(worker.member.pod, whole=params is None)
-            release = (
-                None
-                if params is None
-                else partial(self._release, request.body.get("model"), request.incoming.headers, params)
-            )
+            model, passed_on = request.body.get("model"), request.incoming.headers
+            release = None if params is None else partial(self._release, model, passed_on, params)
             self._generations.sent(
                 request.incoming.request_id,
                 worker,
@@ -372,16 +373,13 @@ class Flow:
         dispatcher = self._fleet.dispatcher
         return -dispatcher.class_of(request.ticket).priority if dispatcher.settings.pass_priority else None
 
-    @contextmanager
-    def _room(self, size: int) -> Iterator[bool]:
-        """Hold room for a request that may wait; whether there is any, which there always is while somebody serves."""
-        size += _LEAST_QUEUED_BYTES
-        waits = not self._fleet.dispatcher.serving
-        self._queued_bytes += size
-        try:
-            yield not waits or self._queued_bytes <= MOST_QUEUED_BYTES
-        finally:
-            self._queued_bytes -= size
+    def _take_room(self, size: int) -> bool:
+        """Take room for a request that may wait; whether there is any, which there always is while somebody serves."""
+        self._queued_bytes += size + _LEAST_QUEUED_BYTES
+        return self._fleet.dispatcher.serving or self._queued_bytes <= MOST_QUEUED_BYTES
+
+    def _free_room(self, size: int) -> None:
+        self._queued_bytes -= size + _LEAST_QUEUED_BYTES
 
     async def _changed(self, timeout_s: float) -> bool:
         """Wait until a worker changes; return False if none did in time."""

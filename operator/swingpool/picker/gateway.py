@@ -8,14 +8,14 @@ log is seen here in the answer itself, each piece of which costs the picker a me
 import asyncio
 import time
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Callable
+from functools import partial
 
 from envoy.data.accesslog.v3.accesslog_pb2 import AccessLogType, HTTPAccessLogEntry
 from envoy.service.ext_proc.v3.external_processor_pb2 import HttpHeaders, ProcessingRequest, ProcessingResponse
 
 from swingpool.picker.accesslog import AccessLog
-from swingpool.picker.answers import reply
-from swingpool.picker.extproc import Exchange, decides, is_form, is_large, read_headers
+from swingpool.picker.extproc import Exchange, Outcome, decides, is_form, is_large, read_headers
 from swingpool.picker.flow import Flow, Route
 from swingpool.picker.replies import Reply, bad_request, not_found, too_large
 from swingpool.picker.rpc import Call
@@ -104,10 +104,10 @@ class GatewayExchange(Exchange):
         if not headers.get(":path", "").startswith(PREFIX):
             self._refuse(not_found("the model is served under /v1"))
         elif self._request_over or is_form(headers):
-            self._start(self._flow.passed())
+            self._start(self._flow.passed)
         elif is_large(headers):
             self._scan = TransferScan()
-            self._start(self._flow.passed(generates=decides(headers)))
+            self._start(partial(self._flow.passed, generates=decides(headers)))
 
     def _piece(self, piece: bytes, *, last: bool) -> None:
         self._size += len(piece)
@@ -121,14 +121,14 @@ class GatewayExchange(Exchange):
         else:
             self._held.append(piece)
             if last and self._task is None and self._headers is not None:
-                self._start(self._outcome(self._headers, b"".join(self._held)))
+                self._start(partial(self._outcome, self._headers, b"".join(self._held)))
 
-    def _start(self, outcome: Coroutine[None, None, Route | Reply]) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._carry_out(outcome))
+    def _start(self, decide: Callable[[], Outcome]) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._carry_out(decide))
 
-    async def _carry_out(self, outcome: Coroutine[None, None, Route | Reply]) -> None:
+    async def _carry_out(self, decide: Callable[[], Outcome]) -> None:
         try:
-            found = await outcome
+            found = await decide()
             if isinstance(found, Reply):
                 self._refuse(found)
             else:
@@ -153,8 +153,7 @@ class GatewayExchange(Exchange):
         self._held.clear()
 
     def _refuse(self, said: Reply) -> None:
-        self._call.send(reply(said))
-        self._call.end()
+        super()._refuse(said)
         self._life.over = True
 
 

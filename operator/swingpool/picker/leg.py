@@ -1,13 +1,12 @@
 """The prefill leg: one request to one prefill worker, and what came of it."""
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from swingpool.picker.wire import BrokenError, ConnectError, HttpPool, Late, Response, Tls
+from swingpool.picker.wire import BrokenError, ConnectError, Errand, HttpPool, Response, Tls
 from swingpool.picker.worker import Worker
 from swingpool_control.placement.openai import KV_TRANSFER
 
@@ -68,7 +67,7 @@ class PrefillClient:
         late: Told | None = None,
         soon: Callable[[], bool] = lambda: False,
     ) -> LegResult:
-        """Send a leg; cancelling it closes the connection, on which the worker stops computing.
+        """Send a leg; cancelling it closes the connection, on which the worker stops computing, as ending it does.
 
         Args:
             worker: where to.
@@ -84,24 +83,22 @@ class PrefillClient:
             if late is not None and isinstance(result, Computed) and result.kv_transfer_params is not None:
                 late(result.kv_transfer_params)
 
-        scope = asyncio.timeout(TIMEOUT_S)
+        errand = Errand(answered, soon)
+        worker.legs.add(errand)
+        tls = self._tls if worker.member.tls else None
         try:
-            async with scope:
-                worker.legs.add(scope)
-                tls = self._tls if worker.member.tls else None
-                return _result(
-                    await self._pool.post(
-                        worker.member.address, path, body, headers, late=Late(answered, soon), tls=tls
-                    )
-                )
-        except TimeoutError:
-            return Failed(why=worker.fault or f"no answer within {TIMEOUT_S:g} s")
+            return _result(await self._pool.post(worker.member.address, path, body, headers, errand=errand, tls=tls))
         except ConnectError as unreachable:
             return Failed(why=str(unreachable), unreachable=True)
         except BrokenError as broken:
             return Failed(why=str(broken))
         finally:
-            worker.legs.discard(scope)
+            worker.legs.discard(errand)
+
+
+def end_overdue(worker: Worker, *, now_s: float) -> None:
+    """End the legs that have taken too long; call it about every second, since to set each a timer costs more."""
+    worker.abandon_legs(f"no answer within {TIMEOUT_S:g} s", begun_before_s=now_s - TIMEOUT_S)
 
 
 def _result(response: Response) -> LegResult:

@@ -14,6 +14,7 @@ from dataclasses import replace
 import aiohttp
 
 from swingpool.picker.fleet import Fleet
+from swingpool.picker.leg import end_overdue
 from swingpool.picker.wire import Tls
 from swingpool.picker.worker import Worker
 from swingpool.telemetry import worker_page
@@ -92,6 +93,7 @@ class Prober:
                 log.exception("the metrics of a worker cannot be read", extra={"worker": worker.member.pod})
             if _forget_stale(worker):
                 self._fleet.scraped(worker)
+            end_overdue(worker, now_s=time.monotonic())
             await asyncio.sleep(SCRAPE_INTERVAL_S)
 
     def _asked(self, worker: Worker, path: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:

@@ -6,6 +6,7 @@ The leg is on every request's way, and a general client costs more than all the 
 import asyncio
 import os
 import ssl
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -33,6 +34,10 @@ class BrokenError(Exception):
     """The connection broke, or what came over it was no HTTP; the worker may have seen the request."""
 
 
+class CutError(BrokenError):
+    """The exchange was cut short from here."""
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
     """A whole answer."""
@@ -43,22 +48,46 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True)
-class Late:
-    """What becomes of an answer after whoever asked has left."""
-
-    told: Callable[[Response], None]
-    """Told the answer, if it comes still."""
-    soon: Callable[[], bool]
-    """Whether it should come soon, so that its server is let finish."""
-
-
-@dataclass(frozen=True, slots=True)
 class Tls:
     """How a worker is spoken to over TLS."""
 
     context: ssl.SSLContext
     server_name: str
     """What its certificate must be for."""
+
+
+class Errand:
+    """One exchange as whoever asked for it holds it: it can be cut short, and be answered after they have left.
+
+    Args:
+        told: told the answer, if it comes after they have left.
+        soon: whether it should come soon, so that its server is let finish.
+    """
+
+    __slots__ = ("_waiter", "_why", "began_s", "soon", "told")
+
+    def __init__(self, told: Callable[[Response], None], soon: Callable[[], bool]) -> None:
+        self.told = told
+        self.soon = soon
+        self.began_s = time.monotonic()
+        self._why = ""
+        self._waiter: asyncio.Future[Response] | None = None
+
+    def begins(self, waiter: "asyncio.Future[Response]") -> None:
+        """Take note of who waits for the answer.
+
+        Raises:
+            CutError: it was cut before it began.
+        """
+        if self._why:
+            raise CutError(self._why)
+        self._waiter = waiter
+
+    def cut(self, why: str) -> None:
+        """Cut it short: whoever waits for the answer gets a CutError."""
+        self._why = why
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(CutError(why))
 
 
 class HttpPool:
@@ -74,39 +103,43 @@ class HttpPool:
         body: bytes,
         headers: Mapping[str, str],
         *,
-        late: Late | None = None,
+        errand: Errand | None = None,
         tls: Tls | None = None,
     ) -> Response:
-        """Send a body and return the answer; cancelling it closes the connection.
+        """Send a body and return the answer; cancelling it closes the connection, and so does cutting it short.
 
         Args:
             address: `host:port`.
             path: path and query.
             body: what to send.
             headers: beside those that HTTP itself needs.
-            late: told the answer if it was already on its way when this was cancelled.
+            errand: by which it is cut short, and told an answer that was already on its way then.
             tls: how the address is spoken to over TLS; None for plain text.
 
         Raises:
             ConnectError: nobody listens at the address, or it cannot be reached.
-            BrokenError: the connection broke before the answer was whole.
+            BrokenError: the connection broke before the answer was whole, or the errand was cut short.
         """
         request = _request(address, path, body, headers)
         connection = self._kept(address)
         if connection is not None:
             try:
-                return await self._exchange(address, connection, request, late)
+                return await self._exchange(address, connection, request, errand)
+            except CutError:
+                raise
             except BrokenError:
                 if connection.heard:
                     raise
                 # Closed by the worker while it was idle, most likely: a new connection tells.
-        return await self._exchange(address, await _connect(address, tls), request, late)
+        return await self._exchange(address, await _connect(address, tls), request, errand)
 
-    async def _exchange(self, address: str, connection: "_Connection", request: bytes, late: Late | None) -> Response:
+    async def _exchange(
+        self, address: str, connection: "_Connection", request: bytes, errand: Errand | None
+    ) -> Response:
         try:
-            response = await connection.exchange(request)
-        except asyncio.CancelledError:
-            connection.leave(late)
+            response = await connection.exchange(request, errand)
+        except (asyncio.CancelledError, CutError):
+            connection.leave(errand)
             raise
         except BaseException:
             connection.close()
@@ -156,7 +189,7 @@ class _Connection(asyncio.Protocol):
         self._received = bytearray()
         self._head: _Head | None = None
         self._answer: Response | None = None
-        self._late: Late | None = None
+        self._late: Errand | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own does not inherit from asyncio's
@@ -181,7 +214,7 @@ class _Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def leave(self, late: Late | None) -> None:
+    def leave(self, late: Errand | None) -> None:
         """Stop waiting for the answer: the server is told that nothing more comes from here, on which it stops.
 
         Not at once if it is nearly done: what it has computed and not told would be kept for somebody who does not know
@@ -205,7 +238,7 @@ class _Connection(asyncio.Protocol):
             self._transport.write_eof()
             asyncio.get_running_loop().call_later(LINGER_S, self.close)
 
-    async def exchange(self, request: bytes) -> Response:
+    async def exchange(self, request: bytes, errand: Errand | None = None) -> Response:
         if self._transport is None or self._transport.is_closing():
             raise BrokenError("the connection broke")
         self.heard = False
@@ -213,6 +246,8 @@ class _Connection(asyncio.Protocol):
         self._answer = None
         self._received.clear()
         self._waiter = asyncio.get_running_loop().create_future()
+        if errand is not None:
+            errand.begins(self._waiter)
         self._transport.write(request)
         return await self._waiter
 

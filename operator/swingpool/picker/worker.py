@@ -1,9 +1,10 @@
 """One worker as the picker tracks it: membership, health, what was sent to it, what it reported."""
 
-import asyncio
+import math
 from dataclasses import dataclass, field
 
 from swingpool.picker.members import Member
+from swingpool.picker.wire import Errand
 from swingpool.telemetry.vllm_page import NO_FIGURES, Histogram, WorkerFigures
 from swingpool_control import names
 from swingpool_control.engine.model import decode_step_s
@@ -34,7 +35,7 @@ class Worker:
     mean_ttft_s: Figure = _NO_FIRST_TOKEN
     """What its own requests lately waited for their first token, by its own metrics."""
     sent_in_epoch: int = 0
-    legs: set[asyncio.Timeout] = field(default_factory=set)
+    legs: set[Errand] = field(default_factory=set)
     """Prefill legs under way; they end at once when the worker stops answering."""
 
     @property
@@ -91,6 +92,12 @@ class Worker:
     def _served(self, role: str, *, epoch: int, at_unix_s: float) -> None:
         if epoch == self.epoch and role == self.member.role and isinstance(self.first_served_unix_s, Unknown):
             self.first_served_unix_s = at_unix_s
+
+    def abandon_legs(self, why: str, *, begun_before_s: float = math.inf) -> None:
+        """End the legs that it holds: it will not answer them."""
+        for leg in self.legs:
+            if leg.began_s < begun_before_s:
+                leg.cut(why)
 
     def in_flight(self) -> float | None:
         """Return what it says that it runs or has waiting, None if that is unknown."""

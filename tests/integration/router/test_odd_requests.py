@@ -168,3 +168,29 @@ async def exchange(stand: Stand, request: bytes) -> bytes:
         return await reader.read(-1)
     finally:
         writer.close()
+
+
+@pytest.mark.parametrize("length", [b"content-length: 0\r\n", b""])
+async def test_a_generation_without_a_body_is_refused(stand: Stand, length: bytes) -> None:
+    """By a worker: the picker is asked by bodies."""
+    head = b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\nconnection: close\r\n"
+    answer = await exchange(stand, head + length + b"\r\n")
+    assert b" 400 Bad Request\r\n" in answer
+    assert b'"error"' in answer
+
+
+async def test_trailers_after_a_generations_body(stand: Stand) -> None:
+    body = json.dumps(completion()).encode()
+    head = b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\nconnection: close\r\n"
+    chunked = b"%x\r\n%s\r\n0\r\nx-trailer: t\r\n\r\n" % (len(body), body)
+    answer = await exchange(stand, head + b"transfer-encoding: chunked\r\ntrailer: x-trailer\r\n\r\n" + chunked)
+    assert b" 200 OK\r\n" in answer
+    assert b'"text_completion"' in answer
+
+
+async def test_a_header_that_is_no_text_is_refused(stand: Stand) -> None:
+    body = json.dumps(completion()).encode()
+    head = b"POST /v1/completions HTTP/1.1\r\nhost: a\r\nx-request-id: \xff\xfe\r\nconnection: close\r\n"
+    answer = await exchange(stand, head + b"content-length: %d\r\n\r\n" % len(body) + body)
+    assert b" 400 Bad Request\r\n" in answer
+    assert b"not in UTF-8" in answer

@@ -15,10 +15,12 @@ from swingpool.picker import eds
 from swingpool.picker.accesslog import AccessLog
 from swingpool.picker.fleet import Fleet
 from swingpool.picker.journal import Entry
+from swingpool.picker.leg import TIMEOUT_S, end_overdue
 from swingpool.picker.members import Member
 from swingpool.picker.metrics import RouterMetrics
 from swingpool.picker.requests import FORGET_AFTER_S, FORGET_SOON_S, Generations
 from swingpool.picker.traffic import Traffic
+from swingpool.picker.wire import CutError, Errand, Response
 from swingpool.picker.worker import Worker
 from swingpool.telemetry.vllm_page import NO_FIGURES, Histogram, WorkerFigures
 from swingpool.telemetry.windows import Histograms
@@ -270,16 +272,26 @@ async def test_a_worker_that_stops_answering_loses_its_legs() -> None:
     worker = picker.worker("a")
     picker.fleet.probed(worker, fault="")
 
-    async def leg() -> None:
-        async with asyncio.timeout(60) as scope:
-            worker.legs.add(scope)
-            await asyncio.Event().wait()
-
-    waiting = asyncio.create_task(leg())
-    await asyncio.sleep(0)
+    waits = asyncio.get_running_loop().create_future()
+    errand = Errand(lambda _: None, lambda: False)
+    errand.begins(waits)
+    worker.legs.add(errand)
     picker.fleet.probed(worker, fault="it hangs")
-    with pytest.raises(TimeoutError):
-        await waiting
+    with pytest.raises(CutError, match="it hangs"):
+        await waits
+
+
+async def test_legs_that_take_too_long_end() -> None:
+    worker, loop = Picker(member("a", "prefill")).worker("a"), asyncio.get_running_loop()
+    waits: list[asyncio.Future[Response]] = [loop.create_future() for _ in range(2)]
+    for future in waits:
+        errand = Errand(lambda _: None, lambda: False)
+        errand.begins(future)
+        worker.legs.add(errand)
+    errand.began_s += 10
+    end_overdue(worker, now_s=errand.began_s + TIMEOUT_S - 5)
+    assert [future.done() for future in waits] == [True, False]
+    assert str(waits[0].exception()) == f"no answer within {TIMEOUT_S:g} s"
 
 
 async def test_whoever_waits_is_woken() -> None:

@@ -1,5 +1,9 @@
 """What the picker says as bytes is what Envoy's own messages say."""
 
+from collections.abc import Callable
+from functools import partial
+
+import pytest
 from envoy.config.core.v3.base_pb2 import HeaderValue, HeaderValueOption
 from envoy.service.ext_proc.v3.external_processor_pb2 import (
     BodyMutation,
@@ -12,10 +16,11 @@ from envoy.service.ext_proc.v3.external_processor_pb2 import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swingpool.picker.answers import SECOND_TRY_AFTER, answer
+from swingpool.picker.answers import answer, placed
 from swingpool.picker.flow import Route
 from swingpool.picker.replies import Reply
 from swingpool_control import names
+from swingpool_control.resources.envoy_exchange import PLACED, PLACED_SECOND_TRY_MS, PLACED_TO, SECOND_TRY_AFTER
 
 HOSTS = st.lists(st.sampled_from(["10.0.0.1:8000", "[2001:db8::1]:8000", "worker-0.workers:80"]), min_size=1).map(tuple)
 BODIES = st.none() | st.binary(max_size=300) | st.integers(0, 70_000).map(bytes)
@@ -49,9 +54,23 @@ def test_a_route(hosts: tuple[str, ...], body: bytes | None, second_s: float, to
     assert said == expected.SerializeToString()
 
 
-def test_a_reply() -> None:
+@given(HOSTS, BODIES, st.sampled_from([0.0, 0.001, 2.0005]))
+def test_a_placement(hosts: tuple[str, ...], body: bytes | None, second_s: float) -> None:
+    expected = ProcessingResponse(request_body=BodyResponse())
+    if body is not None:
+        expected.request_body.response.body_mutation.body = body
+    where = {PLACED_TO: ",".join(hosts)}
+    if second_s:
+        where[PLACED_SECOND_TRY_MS] = "1" if second_s == 0.001 else "2001"
+    expected.dynamic_metadata.update({PLACED: where})
+    said = placed(Route(hosts=hosts, body=body, second_try_after_s=second_s))
+    assert ProcessingResponse.FromString(said) == expected
+
+
+@pytest.mark.parametrize("answered", [placed, partial(answer, to_headers=False), partial(answer, to_headers=True)])
+def test_a_reply(answered: Callable[[Reply], bytes]) -> None:
     said = Reply(status=429, body=b"{}", headers=(("retry-after", "7"),))
-    response = ProcessingResponse.FromString(answer(said, to_headers=False)).immediate_response
+    response = ProcessingResponse.FromString(answered(said)).immediate_response
     assert response.status.code == 429
     assert response.body == b"{}"
     headers = {one.header.key: one.header.raw_value for one in response.headers.set_headers}

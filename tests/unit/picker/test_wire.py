@@ -5,7 +5,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from swingpool.picker.wire import KEEP_ALIVE_S, BrokenError, ConnectError, HttpPool, Late, Response, _connect, _request
+from swingpool.picker.wire import (
+    KEEP_ALIVE_S,
+    BrokenError,
+    ConnectError,
+    CutError,
+    Errand,
+    HttpPool,
+    Response,
+    _connect,
+    _request,
+)
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Serve = Callable[[Script], Awaitable[str]]
@@ -172,7 +182,9 @@ async def test_an_answer_that_was_on_its_way_when_nobody_waited_any_more_is_told
 
     address = await serve(script)
     told: asyncio.Queue[Response] = asyncio.Queue()
-    asking = asyncio.create_task(HttpPool().post(address, "/", b"{}", {}, late=Late(told.put_nowait, lambda: False)))
+    asking = asyncio.create_task(
+        HttpPool().post(address, "/", b"{}", {}, errand=Errand(told.put_nowait, lambda: False))
+    )
     await asked.wait()
     asking.cancel()
     await asyncio.wait_for(left.wait(), 10)
@@ -180,12 +192,47 @@ async def test_an_answer_that_was_on_its_way_when_nobody_waited_any_more_is_told
     assert asking.cancelled()
 
 
+async def test_an_errand_that_is_cut_short_closes_the_connection_and_is_not_run_again(serve: Serve) -> None:
+    asked: asyncio.Queue[None] = asyncio.Queue()
+    closed = asyncio.Event()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request(reader)
+        writer.write(OK + b"content-length: 0\r\n\r\n")
+        await writer.drain()
+        await request(reader)
+        asked.put_nowait(None)
+        await reader.read()
+        closed.set()
+
+    address, pool = await serve(script), HttpPool()
+    await post(address, pool)
+    told: list[Response] = []
+    errand = Errand(told.append, lambda: False)
+    asking = asyncio.create_task(pool.post(address, "/", b"{}", {}, errand=errand))
+    await asked.get()
+    errand.cut("it hangs")
+    errand.cut("it hangs still")
+    with pytest.raises(CutError, match=r"^it hangs$"):
+        await asking
+    await asyncio.wait_for(closed.wait(), 10)
+    assert asked.empty()
+    assert not told
+
+
+async def test_an_errand_that_is_cut_short_before_it_begins_never_does(serve: Serve) -> None:
+    errand = Errand(lambda _: None, lambda: False)
+    errand.cut("its pod is gone")
+    with pytest.raises(CutError, match="its pod is gone"):
+        await HttpPool().post(await serve(answering(OK)), "/", b"{}", {}, errand=errand)
+
+
 async def test_an_answer_that_has_come_when_its_asker_is_cancelled_is_told(serve: Serve) -> None:
     address, told = await serve(answering(OK + b"content-length: 5\r\n\r\nhello")), list[Response]()
     connection = await _connect(address)
     asking = asyncio.create_task(connection.exchange(_request(address, "/", b"{}", {})))
     answer = await asking
-    connection.leave(Late(told.append, lambda: True))
+    connection.leave(Errand(told.append, lambda: True))
     assert told == [answer] == [Response(200, "text/plain", b"hello")]
 
 
@@ -196,7 +243,7 @@ async def test_an_answer_that_comes_between_a_cancellation_and_its_effect_is_tol
     asking.cancel()
     connection.data_received(OK + b"content-length: 5\r\n\r\nhello")
     await asyncio.gather(asking, return_exceptions=True)
-    connection.leave(Late(told.append, lambda: True))
+    connection.leave(Errand(told.append, lambda: True))
     assert told == [Response(200, "text/plain", b"hello")]
 
 
