@@ -64,10 +64,10 @@ class Member:
             now_s: the time.
             shared: whether others send it requests too, of which only its figures tell.
         """
+        runner = self.pod.runner
+        runner.look()  # what one did that tells nothing is counted all the same, as it happened
         if self.fault or now_s < max(self.pod.hangs_until_s, self.pod.silent_until_s):
             return
-        runner = self.pod.runner
-        runner.look()
         running, waiting, kv_usage = float(runner.engine.running), float(runner.engine.waiting), runner.engine.kv_usage
         self.running, self.waiting, self.kv_usage = running, waiting, kv_usage
         self.scraped_unix_s = START_UNIX_S + now_s
