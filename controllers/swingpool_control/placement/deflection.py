@@ -14,6 +14,8 @@ from swingpool_control.placement.settings import PlacementSettings
 from swingpool_control.placement.ticket import Ticket
 from swingpool_control.placement.work import context2, prompts_s
 
+LOOKED_AT: Final = 4
+"""Decode workers that are looked at, from the best, for one that computes no prompt already."""
 MOST_SAVED: Final = 4.0
 """Times between tokens that may be saved up for later."""
 SPARED_OVER_S: Final = 20.0
@@ -54,9 +56,7 @@ def cheapest(
     split_s = _split_s(ticket, roster, holders, settings, now_s=now_s)
     best: Offer | None = None
     least_s = split_s
-    for account in _asked(roster, holders):
-        if account.deflected_until_s > now_s or account.fullness > FULL_SHARE or account.foreign:
-            continue
+    for account in _asked(roster, holders, now_s=now_s):
         there = ticket.cached(holders.get(account.worker, 0))
         offer = _offer(account, ticket, there, limits, settings, now_s=now_s, before_s=least_s)
         if offer is not None:
@@ -64,13 +64,22 @@ def cheapest(
     return best
 
 
-def _asked(roster: Roster, holders: dict[str, int]) -> list[Account]:
-    asked = roster.decoders.first(1)
+def _asked(roster: Roster, holders: dict[str, int], *, now_s: float) -> list[Account]:
+    """Return the best decode worker that could take a prompt now, and those that have its prefix."""
+    asked: list[Account] = []
+    for account in roster.decoders.first(LOOKED_AT):
+        if _is_free(account, now_s=now_s):
+            asked.append(account)
+            break
     for worker in holders:
         holder = roster.get(worker)
-        if holder is not None and holder.generates and holder not in asked:
+        if holder is not None and holder.generates and holder not in asked and _is_free(holder, now_s=now_s):
             asked.append(holder)
     return asked
+
+
+def _is_free(account: Account, *, now_s: float) -> bool:
+    return account.deflected_until_s <= now_s and account.fullness <= FULL_SHARE and not account.foreign
 
 
 def _split_s(

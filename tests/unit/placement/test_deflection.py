@@ -83,6 +83,24 @@ def test_what_fits_beside_the_residents_costs_nothing() -> None:
     assert decoder.spare_s == 0.0
 
 
+def test_while_the_best_computes_a_prompt_the_next_best_is_asked() -> None:
+    roster, best = cluster(0)
+    other = Account("e", MODEL)
+    roster.update(other, role=names.ROLE_DECODE, in_rotation=True)
+    other.decode_sent(100)
+    roster.rank(other)
+    first = offered(roster, 0.0)
+    assert first is not None
+    assert first.account is best
+    first.take()
+    other.over_left, other.spare_s = 4.0, 1.0
+    second = offered(roster, 0.01)
+    assert second is not None
+    assert second.account is other
+    second.take()
+    assert offered(roster, 0.02) is None
+
+
 @given(
     residents=st.integers(1, 120),
     gaps=st.lists(st.tuples(st.floats(0.01, 5.0), st.integers(1, 20_000)), min_size=1, max_size=40),
