@@ -39,7 +39,7 @@ STARTS: dict[str, Start] = {"ours": stands.ours, "vllm-router": stands.theirs}
 def measure(run: harness.Run) -> None:
     if not run.quick:
         compile_picker(run)
-    seconds, turns = (0.5, 4) if run.quick else (3.0, 6)
+    seconds, turns = (0.5, 4) if run.quick else (1.5, 12)
     found: dict[str, dict[int, dict[str, float]]] = {name: {} for name in STARTS}
     over: dict[int, dict[str, float]] = {}
     with stands.workers(2, 2) as (prefill, decode), ExitStack() as stack:

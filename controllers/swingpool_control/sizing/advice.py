@@ -40,10 +40,6 @@ SHARE = 0.2
 LEAST = 0.0005
 """Share of requests for which one worker more moves with others."""
 
-DROWNED = 0.999
-"""Share that is late where a role gets more than it can do, and its queue grows for as long. No role gives so much:
-how late they are shows in no share."""
-
 LASTS_S = 14.0
 """How long it must have been so: two steps."""
 
@@ -222,8 +218,6 @@ def _best(
         if not any(its == other(role) and count for (_, its), count in now.items()):
             break
         shares = {one: late.share(one, now) for one in ROLES}
-        if shares[other(role)] >= DROWNED:
-            break
         if sum(shares.values()) < sum(best[1].values()) - LEAST:
             best = (role, moved), shares
     return best

@@ -63,14 +63,6 @@ def test_what_is_even_has_slack_or_cannot_be_mended_stays(prefill: int, need: fl
     assert said(fleet(prefill, 10 - prefill), need, need) is None
 
 
-def test_no_role_gives_until_it_drowns_however_much_the_other_would_be_helped() -> None:
-    # Three decode workers would be enough; but prefill, which drowns already, would have to give one.
-    assert said(fleet(5, 2), 60.0, 15.0) is None
-    found = said(fleet(5, 2), 2.0, 15.0)
-    assert found is not None
-    assert found.to_role == names.ROLE_DECODE
-
-
 def test_it_says_which_roles_need_no_more() -> None:
     for made, per_s, needless in (
         (fleet(2, 8), 9.0, {names.ROLE_DECODE}),
