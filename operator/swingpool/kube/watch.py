@@ -100,7 +100,9 @@ async def _follow(
     try:
         while True:
             try:
-                change, raw = await asyncio.wait_for(anext(stream), timeout=idle_s)
+                # Not by wait_for, which forgets a cancellation that comes together with a change.
+                async with asyncio.timeout(idle_s):
+                    change, raw = await anext(stream)
             except (TimeoutError, StopAsyncIteration):
                 return
             obj = named(kind, raw)
