@@ -1,5 +1,7 @@
 """The API server of a control plane, as tests handle it: namespaces, paths, kubectl."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from e2e.cluster.controlplane import ControlPlane
@@ -22,6 +24,18 @@ def make_namespace(plane: ControlPlane, name: str, *, restricted: bool = False) 
     labels = {"pod-security.kubernetes.io/enforce": "restricted"} if restricted else {}
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
     plane.api.apply(f"/api/v1/namespaces/{name}", namespace)
+
+
+@contextmanager
+def pods_namespace(plane: ControlPlane, name: str) -> Iterator[None]:
+    """Make a namespace in which pods can be made while no controller runs, and delete it at the end."""
+    make_namespace(plane, name)
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}}
+    plane.api.apply(path("ServiceAccount", name, "default"), account)
+    try:
+        yield
+    finally:
+        delete_namespace(plane, name)
 
 
 def delete_namespace(plane: ControlPlane, name: str) -> None:

@@ -2,11 +2,13 @@
 
 from swingpool.kube.client import Kube, ObjectList
 from swingpool.kube.errors import KubeError
+from swingpool.kube.known import Known
 from swingpool.kube.objects import Object
 from swingpool.kube.watch import Interrupted, Removed, Snapshot, Upserted, WatchEvent, watch
 
 __all__ = [
     "Interrupted",
+    "Known",
     "Kube",
     "KubeError",
     "Object",

@@ -50,34 +50,30 @@ _METADATA = _number(ProcessingResponse, "dynamic_metadata")
 _STRUCT = _number(Value, "struct_value")
 
 
-def placed(outcome: Route | Reply) -> bytes:
-    """Return the answer to a generation's body, without which Envoy knows nothing of the request yet."""
-    if isinstance(outcome, Reply):
-        return reply(outcome)
-    common = b"" if outcome.body is None else _field(_COMMON, _field(_MUTATION, _field(_BODY, outcome.body)))
-    where = _entry(PLACED_TO, ",".join(outcome.hosts))
-    if outcome.second_try_after_s > 0:
-        where += _entry(PLACED_SECOND_TRY_MS, str(math.ceil(1000 * outcome.second_try_after_s)))
+def placed(route: Route) -> bytes:
+    """Return the answer to a generation's body, by whose metadata it goes on."""
+    common = b"" if route.body is None else _field(_COMMON, _field(_MUTATION, _field(_BODY, route.body)))
+    where = _entry(PLACED_TO, ",".join(route.hosts))
+    if route.second_try_after_s > 0:
+        where += _entry(PLACED_SECOND_TRY_MS, str(math.ceil(1000 * route.second_try_after_s)))
     return _field(_TO_BODY, common) + _field(_METADATA, _field(1, _PLACED + _field(2, _field(_STRUCT, where))))
 
 
-def answer(outcome: Route | Reply, *, to_headers: bool) -> bytes:
+def answer(route: Route, *, to_headers: bool) -> bytes:
     """Return the answer that carries out what was decided.
 
     Args:
-        outcome: what was decided.
+        route: what was decided.
         to_headers: whether it answers the request's headers rather than its body.
     """
-    if isinstance(outcome, Reply):
-        return reply(outcome)
-    headers = _set(names.HEADER_DESTINATION, ",".join(outcome.hosts))
-    if outcome.body is not None:
-        headers += _set("content-length", str(len(outcome.body)))
-    if outcome.second_try_after_s > 0:
-        headers += _set(SECOND_TRY_AFTER, str(math.ceil(1000 * outcome.second_try_after_s)))
+    headers = _set(names.HEADER_DESTINATION, ",".join(route.hosts))
+    if route.body is not None:
+        headers += _set("content-length", str(len(route.body)))
+    if route.second_try_after_s > 0:
+        headers += _set(SECOND_TRY_AFTER, str(math.ceil(1000 * route.second_try_after_s)))
     common = _field(_HEADERS, headers)
-    if outcome.body is not None:
-        common += _field(_MUTATION, _field(_BODY, outcome.body))
+    if route.body is not None:
+        common += _field(_MUTATION, _field(_BODY, route.body))
     return _field(_TO_HEADERS if to_headers else _TO_BODY, _field(_COMMON, common))
 
 

@@ -113,18 +113,25 @@ class Exchange:
         )
         return self._flow.decided(incoming, chat=path.partition("?")[0] == CHAT_PATH)
 
-    def _answer_with(self, decide: Callable[[], Outcome], said: Callable[[Route | Reply], bytes]) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._answer(decide, said))
+    def _answer_with(self, decide: Callable[[], Outcome], said: Callable[[Route], bytes]) -> None:
+        self._begin_with(decide, partial(self._send_on, said))
 
-    async def _answer(self, decide: Callable[[], Outcome], said: Callable[[Route | Reply], bytes]) -> None:
+    def _begin_with(self, decide: Callable[[], Outcome], carry_out: Callable[[Route], None]) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._carry_out(decide, carry_out))
+
+    async def _carry_out(self, decide: Callable[[], Outcome], carry_out: Callable[[Route], None]) -> None:
         try:
             found = await decide()
-            message = said(found)
+            if isinstance(found, Reply):
+                self._refuse(found)
+            else:
+                carry_out(found)
         except Exception:
             self._fault()
-            return
-        self._call.send(message)
-        if self._scan is None or isinstance(found, Reply):
+
+    def _send_on(self, said: Callable[[Route], bytes], route: Route) -> None:
+        self._call.send(said(route))
+        if self._scan is None:
             self._call.end()
 
     def _fault(self) -> None:

@@ -8,14 +8,13 @@ log is seen here in the answer itself, each piece of which costs the picker a me
 import asyncio
 import time
 import uuid
-from collections.abc import Callable
 from functools import partial
 
 from envoy.data.accesslog.v3.accesslog_pb2 import AccessLogType, HTTPAccessLogEntry
 from envoy.service.ext_proc.v3.external_processor_pb2 import HttpHeaders, ProcessingRequest, ProcessingResponse
 
 from swingpool.picker.accesslog import AccessLog
-from swingpool.picker.extproc import Exchange, Outcome, decides, is_form, is_large, read_headers
+from swingpool.picker.extproc import Exchange, decides, is_form, is_large, read_headers
 from swingpool.picker.flow import Flow, Route
 from swingpool.picker.replies import Reply, bad_request, not_found, too_large
 from swingpool.picker.rpc import Call
@@ -104,10 +103,10 @@ class GatewayExchange(Exchange):
         if not headers.get(":path", "").startswith(PREFIX):
             self._refuse(not_found("the model is served under /v1"))
         elif self._request_over or is_form(headers):
-            self._start(self._flow.passed)
+            self._begin_with(self._flow.passed, self._routed_to)
         elif is_large(headers):
             self._scan = TransferScan()
-            self._start(partial(self._flow.passed, generates=decides(headers)))
+            self._begin_with(partial(self._flow.passed, generates=decides(headers)), self._routed_to)
 
     def _piece(self, piece: bytes, *, last: bool) -> None:
         self._size += len(piece)
@@ -121,22 +120,9 @@ class GatewayExchange(Exchange):
         else:
             self._held.append(piece)
             if last and self._task is None and self._headers is not None:
-                self._start(partial(self._outcome, self._headers, b"".join(self._held)))
+                self._begin_with(partial(self._outcome, self._headers, b"".join(self._held)), self._routed_to)
 
-    def _start(self, decide: Callable[[], Outcome]) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._carry_out(decide))
-
-    async def _carry_out(self, decide: Callable[[], Outcome]) -> None:
-        try:
-            found = await decide()
-            if isinstance(found, Reply):
-                self._refuse(found)
-            else:
-                self._send_on(found)
-        except Exception:  # of whatever kind: the gateway waits for an answer, and `_fault` logs it
-            self._fault()
-
-    def _send_on(self, route: Route) -> None:
+    def _routed_to(self, route: Route) -> None:
         self._life.expected(route.hosts[0])
         body = b"".join(self._held) if route.body is None else route.body
         whole = self._task is not None and self._request_over and bool(self._held)

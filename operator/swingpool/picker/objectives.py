@@ -6,9 +6,8 @@ The picker follows them itself, as it does pods: what is known counts while the 
 import logging
 from collections.abc import Callable, Mapping
 
-from swingpool.kube import Interrupted, Kube, Object, Removed, Snapshot, Upserted, WatchEvent, watch
+from swingpool.kube import Interrupted, Known, Kube, Snapshot, WatchEvent, watch
 from swingpool.kube.kinds import INFERENCE_OBJECTIVE
-from swingpool.kube.objects import uid_of
 from swingpool_control.resources.inference_objective import priorities
 
 Publish = Callable[[Mapping[str, int]], None]
@@ -29,32 +28,29 @@ class Objectives:
         self._kube = kube
         self._namespace = namespace
         self._pool = pool
-        self._objects: dict[str, Object] = {}
+        self._objects = Known()
         self._published: dict[str, int] = {}
         self._trouble = ""
 
     async def follow(self, publish: Publish) -> None:
         """Publish the priorities by name, at once and after each change; never returns by itself."""
         async for event in watch(self._kube, INFERENCE_OBJECTIVE, namespace=self._namespace):
-            self._take(event)
-            found = priorities(self._objects.values(), pool=self._pool)
+            self._objects.take(event)
+            self._note(event)
+            found = priorities(self._objects.objects, pool=self._pool)
             if found != self._published:
                 self._published = found
                 log.info("priorities of %d InferenceObjectives", len(found))
                 publish(found)
 
-    def _take(self, event: WatchEvent) -> None:
+    def _note(self, event: WatchEvent) -> None:
+        """Take note of trouble, and of its end."""
         match event:
-            case Snapshot(objects=objects):
+            case Snapshot():
                 self._trouble = ""
-                self._objects = {uid_of(one): one for one in objects}
-            case Upserted(object=one):
-                self._objects[uid_of(one)] = one
-            case Removed(object=one):
-                self._objects.pop(uid_of(one), None)
             case Interrupted(error=error):
                 if error.not_found:  # there is no such kind any more, or not yet
-                    self._objects = {}
+                    self._objects.forget()
                 if str(error) != self._trouble:
                     self._trouble = str(error)
                     log.warning("InferenceObjectives cannot be read; going on with those known last: %s", error)

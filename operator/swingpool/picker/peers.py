@@ -6,9 +6,9 @@ They say nothing to one another. Each follows the router's pods, and counts thos
 import logging
 from collections.abc import Callable, Iterable
 
-from swingpool.kube import Interrupted, Kube, Object, Removed, Snapshot, Upserted, WatchEvent, watch
+from swingpool.kube import Interrupted, Known, Kube, Object, watch
 from swingpool.kube.kinds import POD
-from swingpool.kube.objects import field, metadata, name_of, uid_of
+from swingpool.kube.objects import field, metadata, name_of
 from swingpool_control import names
 from swingpool_control.placement.parts import Part
 
@@ -30,7 +30,7 @@ class Peers:
         self._namespace = namespace
         self._labels = {names.LABEL_CLUSTER: cluster, names.LABEL_COMPONENT: names.COMPONENT_ROUTER}
         self._own = own
-        self._pods: dict[str, Object] = {}
+        self._pods = Known()
 
     async def follow(self, tell: Callable[[Part], None]) -> None:
         """Tell one's part at once and after each change; never returns by itself."""
@@ -38,21 +38,12 @@ class Peers:
         async for event in watch(self._kube, POD, namespace=self._namespace, labels=self._labels):
             if isinstance(event, Interrupted):
                 continue  # who follows the workers says so
-            self._take(event)
-            part = part_of(self._pods.values(), own=self._own)
+            self._pods.take(event)
+            part = part_of(self._pods.objects, own=self._own)
             if part != known:
                 log.info("minding part %d of %d of the workers", part.number + 1, part.of)
                 known = part
                 tell(part)
-
-    def _take(self, event: WatchEvent) -> None:
-        match event:
-            case Snapshot(objects=objects):
-                self._pods = {uid_of(pod): pod for pod in objects}
-            case Upserted(object=pod):
-                self._pods[uid_of(pod)] = pod
-            case Removed(object=pod):
-                self._pods.pop(uid_of(pod), None)
 
 
 def part_of(pods: Iterable[Object], *, own: str) -> Part:

@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-from swingpool.kube import Interrupted, Kube, Object, Removed, Snapshot, Upserted, WatchEvent, watch
+from swingpool.kube import Interrupted, Known, Kube, Object, watch
 from swingpool.kube.kinds import POD
 from swingpool.kube.objects import annotations_of, field, labels_of, metadata, uid_of
 from swingpool.picker.members import Member, Publish
@@ -19,7 +19,7 @@ class KubernetesSource:
         self._kube = kube
         self._namespace = namespace
         self._labels = {names.LABEL_CLUSTER: cluster, names.LABEL_COMPONENT: names.COMPONENT_WORKER}
-        self._pods: dict[str, Object] = {}
+        self._pods = Known()
 
     async def follow(self, publish: Publish) -> None:
         """Publish the pods that have an address, at once and after each change."""
@@ -27,17 +27,8 @@ class KubernetesSource:
             if isinstance(event, Interrupted):
                 log.warning("the API server is away; going on with the workers known last: %s", event.error)
                 continue
-            self._take(event)
-            publish([member for member in map(member_of, self._pods.values()) if member is not None])
-
-    def _take(self, event: WatchEvent) -> None:
-        match event:
-            case Snapshot(objects=objects):
-                self._pods = {uid_of(pod): pod for pod in objects}
-            case Upserted(object=pod):
-                self._pods[uid_of(pod)] = pod
-            case Removed(object=pod):
-                self._pods.pop(uid_of(pod), None)
+            self._pods.take(event)
+            publish([member for member in map(member_of, self._pods.objects) if member is not None])
 
 
 def member_of(pod: Object) -> Member | None:

@@ -11,7 +11,7 @@ from swingpool.kube import Kube
 from swingpool.picker.members import Member
 from swingpool.picker.source_kubernetes import KubernetesSource, member_of
 from swingpool_control import names
-from tests.support.kubernetes import delete_namespace, make_namespace, path, ready_status
+from tests.support.kubernetes import path, pods_namespace, ready_status
 from tests.support.waiting import until_async
 
 NAMESPACE = "router-source"
@@ -21,11 +21,8 @@ PODS = path("Pod", NAMESPACE)
 @pytest.fixture
 def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """A control plane with a namespace of this test's own."""
-    make_namespace(control_plane, NAMESPACE)
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": NAMESPACE}}
-    control_plane.api.apply(path("ServiceAccount", NAMESPACE, "default"), account)
-    yield control_plane
-    delete_namespace(control_plane, NAMESPACE)
+    with pods_namespace(control_plane, NAMESPACE):
+        yield control_plane
 
 
 def pod(name: str, *, role: str, cluster: str = "chat") -> dict[str, Any]:

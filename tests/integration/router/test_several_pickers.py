@@ -21,7 +21,7 @@ from swingpool.telemetry.router_state import decode
 from swingpool_control import names
 from swingpool_control.observation import RouterObservation, WorkerObservation
 from swingpool_control.resources.envoy import EnvoySettings, bootstrap
-from tests.support.kubernetes import delete_namespace, make_namespace, path, ready_status
+from tests.support.kubernetes import path, pods_namespace, ready_status
 from tests.support.processes import free_port, simulated_worker, swingpool
 from tests.support.router_client import ask, completion
 from tests.support.router_stand import MODEL
@@ -111,11 +111,9 @@ def _make(plane: ControlPlane, pod: dict[str, Any], address: str) -> None:
 @pytest.fixture
 def routers(control_plane: ControlPlane, tmp_path: Path) -> Iterator[list[Router]]:
     """Two router pods before four prefill and two decode workers."""
-    make_namespace(control_plane, NAMESPACE)
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": NAMESPACE}}
-    control_plane.api.apply(path("ServiceAccount", NAMESPACE, "default"), account)
     found = [Router(name, tmp_path / name) for name in ("chat-router-a", "chat-router-b")]
     with ExitStack() as stack:
+        stack.enter_context(pods_namespace(control_plane, NAMESPACE))
         for name, role in ROLES.items():
             command, environment = simulated_worker(
                 "--host", ADDRESSES[name], model=MODEL, port=names.PORT_WORKER, side_port=free_port(), speedup=1
@@ -131,7 +129,6 @@ def routers(control_plane: ControlPlane, tmp_path: Path) -> Iterator[list[Router
             )
             router.start(stack, control_plane.kubeconfig)
         yield found
-    delete_namespace(control_plane, NAMESPACE)
 
 
 @pytest.fixture

@@ -1,19 +1,22 @@
 """What decode workers compute of prompts, and that the mean time between residents' tokens stays within the limit."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from swingpool_control import names
-from swingpool_control.engine.linear import LinearModel, StepCost
+from swingpool_control.engine.linear import StepCost
 from swingpool_control.placement import deflection
 from swingpool_control.placement.account import Account
 from swingpool_control.placement.limits import DeflectionLimits
 from swingpool_control.placement.roster import Roster
 from swingpool_control.placement.settings import PlacementSettings
 from swingpool_control.placement.ticket import Ticket
+from swingpool_control.placement.typical import TYPICAL
 
-MODEL = LinearModel(
-    name="test",
+MODEL = replace(
+    TYPICAL,
     step=StepCost(
         base_s=0.01,
         prefill_base_s=0.0,
@@ -23,12 +26,7 @@ MODEL = LinearModel(
         context_token_s=0.0,
     ),
     kv_capacity_tokens=1_000_000,
-    kv_bytes_per_token=1e5,
     max_batched_tokens=4096,
-    max_sequences=256,
-    link_bytes_per_s=1e10,
-    link_latency_s=0.005,
-    startup_s=1.0,
 )
 LIMITS = DeflectionLimits(itl_s=0.05, over_share=1.0)
 SETTINGS = PlacementSettings(limits=LIMITS, resident_weight=0.0)
