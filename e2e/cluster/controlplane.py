@@ -187,13 +187,16 @@ class ControlPlane:
 
     def controller_manager_command(self, program: Path) -> list[str]:
         """Return kube-controller-manager's command line."""
+        off = ["node-ipam-controller"]
+        if not self._settings.scheduler:  # no nodes either: it would delete the pods that tests bind to one
+            off.append("pod-garbage-collector-controller")
         return [
             str(program),
             f"--kubeconfig={self.kubeconfig_of('system:kube-controller-manager')}",
             f"--service-account-private-key-file={self._credentials.service_account_key}",
             f"--root-ca-file={self.ca_file}",
             "--use-service-account-credentials=true",
-            "--controllers=*,-node-ipam-controller",
+            f"--controllers={','.join(['*', *(f'-{one}' for one in off)])}",
             "--leader-elect=false",
             "--bind-address=127.0.0.1",
             f"--secure-port={self._settings.ports.controller_manager}",
