@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.harness import DATA, Run, main
 from benchmarks.side_by_side import H200, Case, figures, simulate
 from swingpool.traffic import jsonl
-from swingpool_control.engine.model import PerformanceModel, prefill_s
+from swingpool_control.engine.model import PerformanceModel, prefill_s, prompt_batch
 from swingpool_control.engine.profile import built_in
 from swingpool_control.simulation.outcome import Outcome
 from swingpool_control.simulation.policies.catalogue import POLICIES
@@ -127,28 +127,14 @@ def bound(arrivals: list[Arrival], model: PerformanceModel, *, workers: int, ext
     free_s, total_s = 0.0, 0.0
     for one in arrivals:
         alone_s = prefill_s(model, prompt_tokens=one.prompt_tokens)
-        shared_s = _together_s(model, one.prompt_tokens)
+        together, batch_s = prompt_batch(model, prompt_tokens=one.prompt_tokens)
         begin_s = max(free_s, one.at_s)
         if begin_s >= extra_from_s or one.at_s >= extra_from_s:
             begin_s = max(one.at_s, extra_from_s) if begin_s > one.at_s else one.at_s
         else:
-            free_s = begin_s + shared_s / workers
+            free_s = begin_s + batch_s / together / workers
         total_s += begin_s - one.at_s + alone_s
     return total_s / len(arrivals)
-
-
-def _together_s(model: PerformanceModel, tokens: int) -> float:
-    """Seconds of a worker for one of as many such prompts as share an iteration."""
-    count = max(1, model.max_batched_tokens // tokens)
-    if count == 1:
-        return prefill_s(model, prompt_tokens=tokens)
-    whole_s = model.step_s(
-        prefill_tokens=count * tokens,
-        prefill_context_tokens=count * tokens * tokens // 2,
-        decode_sequences=0,
-        decode_context_tokens=0,
-    )
-    return whole_s / count
 
 
 class Burst:

@@ -107,6 +107,26 @@ def prefill_s(model: PerformanceModel, *, prompt_tokens: int, cached_tokens: int
     return total
 
 
+def prompt_batch(model: PerformanceModel, *, prompt_tokens: int) -> tuple[int, float]:
+    """Return how many prompts of one length fit into an iteration, 1 at the least, and the seconds that they take.
+
+    A prompt that is longer than the token budget is computed alone, in chunks.
+
+    Args:
+        model: the performance model.
+        prompt_tokens: length of each of them; 1 or more.
+    """
+    together = max(1, model.max_batched_tokens // prompt_tokens)
+    if together == 1:
+        return 1, prefill_s(model, prompt_tokens=prompt_tokens)
+    return together, model.step_s(
+        prefill_tokens=together * prompt_tokens,
+        prefill_context_tokens=together * prompt_tokens * prompt_tokens // 2,
+        decode_sequences=0,
+        decode_context_tokens=0,
+    )
+
+
 def decode_step_s(model: PerformanceModel, *, sequences: int, context_tokens: int) -> float:
     """Seconds between two tokens of every sequence in a pure decode batch.
 

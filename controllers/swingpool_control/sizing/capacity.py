@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from swingpool_control.engine.model import PerformanceModel, decode_step_s, prefill_s
+from swingpool_control.engine.model import PerformanceModel, decode_step_s, prefill_s, prompt_batch
 
 KV_FILL = 0.9
 """Share of the KV cache that a plan fills; beyond it the engine preempts."""
@@ -69,16 +69,7 @@ def capacity(model: PerformanceModel, *, shape: Shape, ttft_s: float, itl_s: flo
 
 def _prefill_rate(model: PerformanceModel, *, isl: int) -> float:
     """Prompt tokens per second; short prompts share an iteration, as the engine's token budget allows."""
-    together = max(1, model.max_batched_tokens // isl)
-    if together == 1:
-        seconds = prefill_s(model, prompt_tokens=isl)
-    else:
-        seconds = model.step_s(
-            prefill_tokens=together * isl,
-            prefill_context_tokens=together * isl * isl // 2,
-            decode_sequences=0,
-            decode_context_tokens=0,
-        )
+    together, seconds = prompt_batch(model, prompt_tokens=isl)
     return together * isl / max(seconds, 1e-9)
 
 

@@ -16,6 +16,7 @@ from swingpool_control.engine.model import (
     decode_step_s,
     decode_steps_added_s,
     prefill_s,
+    prompt_batch,
     shared_transfer_s,
 )
 
@@ -91,6 +92,15 @@ def test_a_cached_prefix_is_not_paid_for() -> None:
     model = MODELS[0]
     assert prefill_s(model, prompt_tokens=1000, cached_tokens=1000) == 0
     assert prefill_s(model, prompt_tokens=1000, cached_tokens=900) < prefill_s(model, prompt_tokens=1000)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+@given(tokens=st.integers(1, 50_000))
+def test_prompts_that_share_an_iteration_save_time_and_keep_to_its_budget(model: PerformanceModel, tokens: int) -> None:
+    together, seconds = prompt_batch(model, prompt_tokens=tokens)
+    alone_s = prefill_s(model, prompt_tokens=tokens)
+    assert together == 1 or together * tokens <= model.max_batched_tokens < (together + 1) * tokens
+    assert seconds == alone_s if together == 1 else seconds <= together * alone_s * (1 + 1e-9)
 
 
 @given(work=work, factor=st.floats(0.01, 1000))

@@ -13,7 +13,7 @@ from swingpool_control import names
 from swingpool_control.actions import PatchWorker, SetReplicas
 from swingpool_control.api.status import FlipRecord, InferenceClusterStatus
 from swingpool_control.api.v1alpha1 import PoolRole
-from swingpool_control.engine.model import PerformanceModel, decode_step_s, prefill_s
+from swingpool_control.engine.model import PerformanceModel, decode_step_s, prefill_s, prompt_batch
 from swingpool_control.simulation.policies import fleet
 from swingpool_control.simulation.policies.interface import Board, Given, Placing, PolicyError
 from swingpool_control.simulation.traffic import Arrival
@@ -112,6 +112,7 @@ class _Queue:
         self._ttft_s = ttft_s
         self._wait = wait
         self._times: dict[int, tuple[float, float]] = {}
+        """By length: seconds of a prompt alone, and its share of a worker's time among as many like it as fit."""
         self._left_s = 0.0
         """Work that waits, in seconds of one worker."""
         self._at_s = 0.0
@@ -141,22 +142,9 @@ class _Queue:
     def _time(self, tokens: int) -> tuple[float, float]:
         if tokens not in self._times:
             alone_s = prefill_s(self._model, prompt_tokens=tokens) + self._model.transfer_s(tokens=tokens)
-            self._times[tokens] = (alone_s, _shared_s(self._model, tokens))
+            together, batch_s = prompt_batch(self._model, prompt_tokens=tokens)
+            self._times[tokens] = (alone_s, batch_s / together)
         return self._times[tokens]
-
-
-def _shared_s(model: PerformanceModel, tokens: int) -> float:
-    """Seconds of a worker that a prompt takes when as many like it as fit share its iterations."""
-    together = max(1, model.max_batched_tokens // tokens)
-    if together == 1:
-        return prefill_s(model, prompt_tokens=tokens)
-    batch_s = model.step_s(
-        prefill_tokens=together * tokens,
-        prefill_context_tokens=together * tokens * tokens // 2,
-        decode_sequences=0,
-        decode_context_tokens=0,
-    )
-    return batch_s / together
 
 
 class _Rates:

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from swingpool_control import names
 from swingpool_control.api.status import FlipRecord, InferenceClusterStatus
-from swingpool_control.engine.model import PerformanceModel, decode_step_s, prefill_s
+from swingpool_control.engine.model import PerformanceModel, decode_step_s, prefill_s, prompt_batch
 from swingpool_control.figures import Unknown
 from swingpool_control.observation import WorkerObservation
 from swingpool_control.simulation.counters import Counters
@@ -244,18 +244,8 @@ class _Estimate:
 
 def prefill_rate_s(model: PerformanceModel, *, tokens: int, isl: int) -> float:
     """Return the seconds to compute so many queued tokens, as prompts of one length in full batches."""
-    together = max(1, model.max_batched_tokens // isl)
+    together, batch_s = prompt_batch(model, prompt_tokens=isl)
     batch_tokens = together * isl
-    batch_s = (
-        prefill_s(model, prompt_tokens=isl)
-        if together == 1
-        else model.step_s(
-            prefill_tokens=batch_tokens,
-            prefill_context_tokens=together * isl * isl // 2,
-            decode_sequences=0,
-            decode_context_tokens=0,
-        )
-    )
     return tokens / batch_tokens * batch_s if tokens >= batch_tokens else prefill_s(model, prompt_tokens=max(1, tokens))
 
 
