@@ -29,8 +29,8 @@ class Peer(FirstInLine):
     def dispatch(self, now_s: float) -> list[Assignment]:
         """As in Placer."""
         found: list[Assignment] = []
-        while self._waiting and (workers := self._of(names.ROLE_PREFILL)) and self._of(names.ROLE_DECODE):
-            ticket = self._waiting.popleft()
+        while self.waiting and (workers := self._of(names.ROLE_PREFILL)) and self._of(names.ROLE_DECODE):
+            ticket = self.waiting.popleft()
             account = self.choose(ticket, workers)
             leg = account.prefill_sent(ticket.tokens, ticket.tokens, now_s=now_s, hop_s=0.0)
             found.append(Assignment(ticket, account, leg))
@@ -54,7 +54,7 @@ class Peer(FirstInLine):
         account.decode_ended(tokens)
 
     def _of(self, role: str) -> list[Account]:
-        return [one for one in self._accounts.values() if one.in_rotation and one.role == role]
+        return [one for one in self.accounts.values() if one.in_rotation and one.role == role]
 
 
 def requests(account: Account) -> int:

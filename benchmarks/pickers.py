@@ -21,12 +21,12 @@ from benchmarks.placement import (
     Make,
     Trace,
     cell_of,
+    live,
     peer_of,
     simulate,
     traces,
 )
 from swingpool_control.engine.profile import built_in
-from swingpool_control.placement.dispatcher import Dispatcher
 from swingpool_control.simulation.traffic import Arrival
 
 PICKERS = (1, 2, 4)
@@ -79,7 +79,7 @@ def measure(run: Run) -> None:
 def _ours(run: Run, cell: str, trace: Trace, arrivals: list[Arrival], prefill: int) -> dict[int, Found]:
     found = {}
     for number in PICKERS:
-        found[number] = simulate(trace, arrivals, prefill, Dispatcher, pickers=number)
+        found[number] = simulate(trace, arrivals, prefill, live, pickers=number)
         _say(run, f"{cell}, ours, {number} pickers", found[number])
     return found
 
@@ -95,7 +95,7 @@ def _others(run: Run, cell: str, trace: Trace, arrivals: list[Arrival], prefill:
 def _routers(peer: type[Peer], seed: int) -> Make:
     """Return what makes one router after another, each of which draws for itself."""
     seeds = itertools.count(seed)
-    return lambda settings: peer_of(peer, next(seeds), settings)
+    return lambda settings, engines: peer_of(peer, next(seeds), settings, engines)
 
 
 def _say(run: Run, what: str, found: Found) -> None:

@@ -10,12 +10,13 @@ others' are implemented from their descriptions (`benchmarks.peer_routers`).
 
 import heapq
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from statistics import fmean
 
+from benchmarks.endless import cached_tokens
 from benchmarks.harness import DATA, Run, main
 from benchmarks.peer_routers import PEERS, Peer
 from swingpool.traffic import azure, jsonl
@@ -25,9 +26,9 @@ from swingpool_control.engine.model import PerformanceModel
 from swingpool_control.engine.profile import built_in
 from swingpool_control.placement.dispatcher import Dispatcher
 from swingpool_control.placement.limits import NO_DEFLECTION
-from swingpool_control.placement.prefixes import Prefixes
 from swingpool_control.placement.settings import PlacementSettings
 from swingpool_control.placement.work import Pace, prompt_s
+from swingpool_control.simulation.caches import Caches
 from swingpool_control.simulation.cluster import Simulation
 from swingpool_control.simulation.outcome import Outcome
 from swingpool_control.simulation.placer import Placer
@@ -45,12 +46,12 @@ WORKERS = 20
 TTFT_S, ITL_S = 1.0, 0.030
 WARM_SHARE = 0.2
 """Share of the requests, the first ones, that are not counted: everybody's caches are cold then."""
-HASH_BITS = 16
-"""By which the simulation shifts a trace's hash to make room for an engine's finer blocks."""
 NEAR = 0.005
 """By so much ITL attainments are equal."""
 
-Make = Callable[[PlacementSettings], Placer]
+Engines = Callable[[], Mapping[str, BatchingEngine]]
+Make = Callable[[PlacementSettings, Engines], Placer]
+"""Makes whoever places requests; only an oracle looks at the workers' engines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,11 +96,11 @@ def measure(run: Run) -> None:
         for load in loads:
             cell = f"{trace.name} at {load:g}"
             prefill, arrivals = cell_of(model.faster(1 / trace.slower), trace, load, count, run.seed)
-            found = {"ours": simulate(trace, arrivals, prefill, Dispatcher)}
+            found = {"ours": simulate(trace, arrivals, prefill, live)}
             for name, peer in PEERS.items():
                 found[name] = simulate(trace, arrivals, prefill, partial(peer_of, peer, run.seed))
             if trace.keeps_times:
-                found["oracle"] = simulate(trace, arrivals, prefill, Oracle)
+                found["oracle"] = simulate(trace, arrivals, prefill, oracle)
                 hits.append(found["ours"].hit_rate / found["oracle"].hit_rate)
             for name, one in found.items():
                 run.say(
@@ -116,37 +117,24 @@ def measure(run: Run) -> None:
     run.at_least("prefix hit rate of ours against the oracle's, in the worst cell", min(hits), 0.95)
 
 
-class Oracle(Dispatcher):
-    """Ours, told at each decision what lies in every worker's cache, and counting hits above all.
+def live(settings: PlacementSettings, _: Engines) -> Placer:
+    """Return ours, as the live router has it."""
+    return Dispatcher(settings)
+
+
+def oracle(settings: PlacementSettings, engines: Engines) -> Placer:
+    """Return ours, told at each decision what lies in every worker's cache, and counting hits above all.
 
     A prompt waits for the worker that has most of it as long as that saves any time at all.
     """
-
-    def __init__(self, settings: PlacementSettings) -> None:
-        super().__init__(replace(settings, saving_weight=1e3, limits=NO_DEFLECTION))
-        self.caches = Caches()
-        self.roster.prefixes = self.caches
+    dispatcher = Dispatcher(replace(settings, saving_weight=1e3, limits=NO_DEFLECTION))
+    dispatcher.roster.prefixes = Caches(engines)
+    return dispatcher
 
 
-class Caches(Prefixes):
-    """What the workers' caches hold, as they are."""
-
-    def __init__(self) -> None:
-        super().__init__(ttl_s=1e9)
-        self.engines: Callable[[], dict[str, BatchingEngine]] = dict
-
-    def used(self, worker: str, hashes: tuple[int, ...], *, most_blocks: int, now_s: float) -> None:
-        """Note nothing: the caches themselves are looked at."""
-
-    def depth(self, worker: str, hashes: tuple[int, ...], *, now_s: float) -> int:
-        """Return how many leading blocks of a prompt a worker has."""
-        engine = self.engines()[worker]
-        return len(engine._cache.pool.find_prefix([one << HASH_BITS for one in hashes]))
-
-    def holders(self, hashes: tuple[int, ...], *, now_s: float) -> dict[str, int]:
-        """Return all workers that have any of a prompt."""
-        depths = {worker: self.depth(worker, hashes, now_s=now_s) for worker in self.engines()}
-        return {worker: depth for worker, depth in depths.items() if depth}
+def peer_of(peer: type[Peer], seed: int, _settings: PlacementSettings, _engines: Engines) -> Placer:
+    """Return whoever places requests by another router's rule."""
+    return peer(seed)
 
 
 def traces() -> Iterator[Trace]:
@@ -156,26 +144,6 @@ def traces() -> Iterator[Trace]:
         yield Trace(name=name, requests=requests, keeps_times=False)
     requests = tuple(jsonl.read(DATA / MOONCAKE, block_tokens=jsonl.BLOCK_TOKENS, hashes_required=True))
     yield Trace(name="Mooncake synthetic", requests=requests, keeps_times=True, slower=10.0)
-
-
-def _endless(requests: list[Arrival]) -> list[int]:
-    """Return what of each prompt an endless cache would have."""
-    seen: set[int] = set()
-    cached = []
-    for one in requests:
-        known = 0
-        for block in one.prefix:
-            if block not in seen:
-                break
-            known += 1
-        seen.update(one.prefix)
-        cached.append(min(known * one.prefix_tokens, one.prompt_tokens - 1))
-    return cached
-
-
-def peer_of(peer: type[Peer], seed: int, _: PlacementSettings) -> Placer:
-    """Return whoever places requests by another router's rule."""
-    return peer(seed)
 
 
 def cell_of(model: PerformanceModel, trace: Trace, load: float, count: int, seed: int) -> tuple[int, list[Arrival]]:
@@ -193,7 +161,7 @@ def cell_of(model: PerformanceModel, trace: Trace, load: float, count: int, seed
 def _split(model: PerformanceModel, requests: list[Arrival], trace: Trace) -> tuple[int, float]:
     """Return how many workers prefill best, and the requests per second that are then just enough."""
     pace = Pace(model)
-    cached = _endless(requests) if trace.keeps_times else [0] * len(requests)
+    cached = list(cached_tokens(requests)) if trace.keeps_times else [0] * len(requests)
     prefill_s = fmean(
         prompt_s(model, one.prompt_tokens, one.prompt_tokens - known)
         - pace.base_s * (1.0 - (one.prompt_tokens - known) / pace.budget)
@@ -251,15 +219,12 @@ def simulate(trace: Trace, arrivals: list[Arrival], prefill: int, make: Make, *,
         pickers: how many of those there are, none of which knows of the others' requests.
     """
     ended: list[Outcome] = []
-    makers: list[Placer] = []
 
-    def made(settings: PlacementSettings) -> Placer:
-        makers.append(make(settings))
-        return makers[-1]
+    def engines() -> Mapping[str, BatchingEngine]:
+        return simulation.engines()
 
-    policy = Policy(
-        name="static", about="", make=partial(Static, placing=Placing(placer=made, deflection=True, late_binding=True))
-    )
+    placing = Placing(placer=lambda settings: make(settings, engines), deflection=True, late_binding=True)
+    policy = Policy(name="static", about="", make=partial(Static, placing=placing))
     simulation = Simulation(
         _spec(trace, prefill, pickers),
         arrivals,
@@ -267,8 +232,6 @@ def simulate(trace: Trace, arrivals: list[Arrival], prefill: int, make: Make, *,
         failures=Random(0),
         ended=ended.append,
     )
-    if makers and isinstance(makers[0], Oracle):
-        makers[0].caches.engines = simulation.engines
     result = simulation.run()
     counted = [one for one in ended if one.number >= WARM_SHARE * len(arrivals)]
     ttfts = sorted(one.ttft_s if one.ttft_s is not None else float("inf") for one in counted)

@@ -8,12 +8,12 @@ Mooncake's cache belongs to the whole cluster: what any request has had computed
 long for prefill as what no earlier request had of it, and decode reads contexts that are longer in the mean proportion.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from random import Random
 
 from benchmarks.checks.simulated import DECODE, PREFILL, settings, spec
+from benchmarks.endless import cached_tokens
 from benchmarks.harness import DATA, Run
 from swingpool.traffic.read import Scaling, read
 from swingpool.traffic.synthetic import Seeds
@@ -72,24 +72,12 @@ def check(run: Run) -> None:
 
 def _arrivals(seed: int) -> tuple[list[Arrival], float]:
     """Return the trace with what must be computed of each prompt, and how much longer whole prompts are."""
-    seen: set[int] = set()
-    found: list[Arrival] = []
-    whole = 0
-    for one in _trace(seed):
-        cached = 0
-        for block in one.prefix:
-            if block not in seen:
-                break
-            cached += 1
-        seen.update(one.prefix)
-        left = max(1, one.prompt_tokens - cached * one.prefix_tokens)
-        whole += one.prompt_tokens
-        found.append(Arrival(one.at_s, left, one.output_tokens))
-    return found, whole / sum(one.prompt_tokens for one in found)
-
-
-def _trace(seed: int) -> Iterator[Arrival]:
-    return read(DATA / TRACE, seeds=Seeds(arrivals=seed, lengths=seed), scaling=Scaling())
+    trace = list(read(DATA / TRACE, seeds=Seeds(arrivals=seed, lengths=seed), scaling=Scaling()))
+    found = [
+        Arrival(one.at_s, one.prompt_tokens - cached, one.output_tokens)
+        for one, cached in zip(trace, cached_tokens(trace), strict=True)
+    ]
+    return found, sum(one.prompt_tokens for one in trace) / sum(one.prompt_tokens for one in found)
 
 
 def _model(table: bytes) -> LinearModel:

@@ -106,7 +106,7 @@ def outcomes(
     return found
 
 
-class ClosedLoop(Simulation):
+class ClosedLoop:
     """So many clients, each of which sends its next request when the last one is answered.
 
     Args:
@@ -129,11 +129,11 @@ class ClosedLoop(Simulation):
         workers: Mapping[str, int],
     ) -> None:
         self._request = request
-        self._sent = clients
-        self._most = requests
+        self._left = requests - clients
+        """Requests that nobody has sent yet."""
         self._answered: list[Outcome] = []
         # They begin one after the other, as clients do that are started together.
-        super().__init__(
+        self._simulation = Simulation(
             spec(),
             [request._replace(at_s=number / 100) for number in range(clients)],
             settings(policy, workers, Latencies()),
@@ -144,12 +144,11 @@ class ClosedLoop(Simulation):
 
     def _next(self, outcome: Outcome) -> None:
         self._answered.append(outcome)
-        if self._sent < self._most:
-            self._arrive(self._sent, self._request._replace(at_s=self.now_s))
-            self._sent += 1
+        if self._left > 0:
+            self._left -= 1
+            self._simulation.send(self._request._replace(at_s=self._simulation.now_s))
 
     def answered(self) -> list[Outcome]:
         """Run; return the outcomes of all requests but the first ones."""
-        while len(self._answered) < self._most:
-            self._timeline.step()
-        return self._answered[int(CLOSED_SHARE * self._most) :]
+        self._simulation.run()
+        return self._answered[int(CLOSED_SHARE * len(self._answered)) :]

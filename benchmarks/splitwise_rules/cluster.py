@@ -1,7 +1,7 @@
 """A cluster of such machines under our timeline and router: transfers begin at once and never share a link."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -12,6 +12,7 @@ from swingpool_control.api.v1alpha1 import InferenceClusterSpec, Pool
 from swingpool_control.engine.model import PerformanceModel
 from swingpool_control.engine.work import Limits
 from swingpool_control.simulation.cluster import Simulation
+from swingpool_control.simulation.events import Timeline
 from swingpool_control.simulation.fabric import Fabric, Outlet
 from swingpool_control.simulation.outcome import Outcome
 from swingpool_control.simulation.policies.interface import Given, Placing, Policy
@@ -37,27 +38,36 @@ class _Unshared(Fabric):
 
 
 class _Running(Runner):
-    """Lets transfers begin when requests come, not between iterations."""
+    """Lets transfers begin when requests come, not between iterations.
+
+    Args:
+        timeline: the clock.
+        make: makes the machine.
+        hooks: who is told.
+    """
+
+    def __init__(self, timeline: Timeline, make: Callable[[], Machine], hooks: Hooks) -> None:
+        super().__init__(timeline, make, hooks, recompute=False, coalesce=True)
+        self._clock = timeline
 
     def submit(self, job: Job) -> None:
         """Take a request."""
         super().submit(job)
         if job.source is not None:
-            self._fetched(job, begun=True)
+            self._fetch(job.request.id)
 
-    def _fetched(self, job: Job, *, begun: bool) -> None:
-        transfers = self.engine.take_transfers() if begun else []
-        for transfer in transfers:
-            self._start(transfer)
-        if not transfers:
-            self._timeline.after(RETRY_S, lambda: self._again(job))
+    def _fetch(self, request_id: str) -> None:
+        """Begin a transfer that the machine has room for, or try again."""
+        if not self.begin_transfers():
+            self._clock.after(RETRY_S, lambda: self._again(request_id))
 
-    def _again(self, job: Job) -> None:
+    def _again(self, request_id: str) -> None:
         if isinstance(self.engine, Machine):
-            self._fetched(job, begun=self.engine.fetch(job.request.id))
+            self.engine.fetch(request_id)
+            self._fetch(request_id)
 
 
-class PublishedCluster(Simulation):
+class PublishedCluster:
     """One design under one load.
 
     Args:
@@ -81,7 +91,7 @@ class PublishedCluster(Simulation):
         )
         self.outcomes: list[Outcome] = []
         self._scheduler = scheduler
-        super().__init__(
+        self._simulation = Simulation(
             _spec(machines),
             arrivals,
             Settings(
@@ -95,30 +105,31 @@ class PublishedCluster(Simulation):
             failures=Random(0),
             known=models,
             ended=self._over,
+            runners=partial(_running, models),
         )
-        scheduler.machines = {name: engine for name, engine in self.engines().items() if isinstance(engine, Machine)}
+        engines = self._simulation.engines()
+        scheduler.machines = {name: engine for name, engine in engines.items() if isinstance(engine, Machine)}
+
+    def run(self) -> None:
+        """Run to the end."""
+        self._simulation.run()
 
     def _over(self, outcome: Outcome) -> None:
         self._scheduler.over(outcome.number)
         self.outcomes.append(outcome)
 
-    def _runner(self, pool: Pool, hooks: Hooks) -> Runner:
-        model = self._models[pool.name]
-        limits = Limits(
-            block_size=1,
-            total_blocks=model.kv_capacity_tokens,
-            max_batched_tokens=model.max_batched_tokens,
-            max_sequences=model.max_sequences,
-            lease_s=LONG_S,
-            prefix_caching=False,
-        )
-        return _Running(
-            self._timeline,
-            partial(Machine, model, limits),
-            replace(hooks, fabric=_Unshared(math.inf)),
-            recompute=False,
-            coalesce=True,
-        )
+
+def _running(models: Mapping[str, PerformanceModel], timeline: Timeline, pool: Pool, hooks: Hooks) -> Runner:
+    model = models[pool.name]
+    limits = Limits(
+        block_size=1,
+        total_blocks=model.kv_capacity_tokens,
+        max_batched_tokens=model.max_batched_tokens,
+        max_sequences=model.max_sequences,
+        lease_s=LONG_S,
+        prefix_caching=False,
+    )
+    return _Running(timeline, partial(Machine, model, limits), replace(hooks, fabric=_Unshared(math.inf)))
 
 
 def _static(scheduler: Scheduler, given: Given) -> Static:

@@ -46,14 +46,14 @@ class Scheduler(FirstInLine):
     def dispatch(self, now_s: float) -> list[Assignment]:
         """Return where requests go that have come."""
         found = []
-        while self._waiting:
-            ticket = self._waiting.popleft()
+        while self.waiting:
+            ticket = self.waiting.popleft()
             tokens = ticket.tokens + self._output_tokens[ticket.number]
             prompt, answer = self._choose(ticket.tokens, tokens)
             self._answers[ticket.number] = answer, tokens
             self._answering[answer] += 1
             self._reserved[answer] += tokens
-            account = self._accounts[prompt]
+            account = self.accounts[prompt]
             leg = None if prompt == answer else Leg(ticket.tokens, ticket.tokens, 0, account.epoch)
             found.append(Assignment(ticket, account, leg))
         return found
@@ -61,7 +61,7 @@ class Scheduler(FirstInLine):
     def generate(self, ticket: Ticket, origin: Account, now_s: float) -> Account | None:
         """Return who generates; that was decided long ago."""
         self.first_s[ticket.number] = now_s
-        return self._accounts[self._answers[ticket.number][0]]
+        return self.accounts[self._answers[ticket.number][0]]
 
     def prefill_ended(self, account: Account, leg: Leg, *, now_s: float, served: bool, at_fault: bool = False) -> None:
         """Nothing is accounted for here: the machines are asked."""
@@ -113,7 +113,7 @@ class MixedPool(Scheduler):
             self._home(account.worker).append(account.worker)
 
     def _home(self, name: str) -> list[str]:
-        return self._prompt if self._accounts[name].role == names.ROLE_PREFILL else self._token
+        return self._prompt if self.accounts[name].role == names.ROLE_PREFILL else self._token
 
     def _choose(self, prompt_tokens: int, tokens: int) -> tuple[str, str]:
         self._return()

@@ -31,8 +31,6 @@ class Arriving(Event):
         self._next: Arrival | None = None
         self.arrived = 0
         """How many have arrived."""
-        self.last_s = 0.0
-        """When the last one did."""
 
     @property
     def exhausted(self) -> bool:
@@ -51,13 +49,16 @@ class Arriving(Event):
             )
         self._line.put(at_s, self)
 
+    def take(self, arrival: Arrival) -> None:
+        """Let a request arrive now, whether it is one of those or comes beside them."""
+        number = self.arrived
+        self.arrived += 1
+        self._arrive(number, arrival)
+
     def happen(self, order: int) -> None:
         """A request arrives."""
         arrival = self._next
         if arrival is None:
             return
-        number = self.arrived
-        self.arrived += 1
-        self.last_s = arrival.at_s
-        self._arrive(number, arrival)
+        self.take(arrival)
         self.follow()

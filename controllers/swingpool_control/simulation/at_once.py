@@ -18,45 +18,47 @@ class FirstInLine:
     def __init__(self) -> None:
         self.next_s = math.inf
         self.limits = NO_DEFLECTION
-        self._accounts: dict[str, Account] = {}
-        self._waiting: deque[Ticket] = deque()
+        self.accounts: dict[str, Account] = {}
+        """Of all workers, by name."""
+        self.waiting: deque[Ticket] = deque()
+        """Requests that were not sent yet, oldest first."""
 
     @property
     def queued(self) -> int:
         """Requests that wait."""
-        return len(self._waiting)
+        return len(self.waiting)
 
     @property
     def queued_tokens(self) -> int:
         """Prompt tokens of those."""
-        return sum(ticket.tokens for ticket in self._waiting)
+        return sum(ticket.tokens for ticket in self.waiting)
 
     @property
     def serving(self) -> bool:
         """Whether any worker is in rotation; who waits here waits for one."""
-        return not self._waiting
+        return not self.waiting
 
     def oldest_wait_s(self, now_s: float) -> float:
         """Return how long the oldest of them has waited; 0 if none waits."""
-        return now_s - self._waiting[0].arrived_s if self._waiting else 0.0
+        return now_s - self.waiting[0].arrived_s if self.waiting else 0.0
 
     def changed(self, account: Account, *, role: str, in_rotation: bool) -> None:
         """Take in a worker, or what has become of it."""
-        self._accounts[account.worker] = account
+        self.accounts[account.worker] = account
         account.role, account.in_rotation = role, in_rotation
 
     def removed(self, account: Account) -> None:
         """Forget a worker that is gone."""
-        self._accounts.pop(account.worker, None)
+        self.accounts.pop(account.worker, None)
 
     def offer(self, ticket: Ticket, now_s: float) -> None:
         """Take in a request, or take it back after its prefill failed."""
-        self._waiting.append(ticket)
+        self.waiting.append(ticket)
 
     def withdraw(self, ticket: Ticket) -> None:
         """Forget a request that waits."""
-        if ticket in self._waiting:
-            self._waiting.remove(ticket)
+        if ticket in self.waiting:
+            self.waiting.remove(ticket)
 
 
 class AtOnce(FirstInLine):
@@ -73,18 +75,18 @@ class AtOnce(FirstInLine):
     def dispatch(self, now_s: float) -> list[Assignment]:
         """Return what goes to workers now; all of it is accounted for as sent."""
         found: list[Assignment] = []
-        while self._waiting and (assignment := self._placed(self._waiting[0], now_s)) is not None:
-            self._waiting.popleft()
+        while self.waiting and (assignment := self._placed(self.waiting[0], now_s)) is not None:
+            self.waiting.popleft()
             found.append(assignment)
         return found
 
     def generate(self, ticket: Ticket, origin: Account, now_s: float) -> Account | None:
         """Return who generates for a request whose prompt is computed, and account for it; None if nobody can."""
-        candidates = [candidate_of(one) for one in self._accounts.values()]
+        candidates = [candidate_of(one) for one in self.accounts.values()]
         order = self._placing.decode_order(_asked(ticket), candidates, tie=ticket.number, without=origin.worker)
         if not order:
             return None
-        chosen = self._accounts[order[0]]
+        chosen = self.accounts[order[0]]
         chosen.decode_sent(ticket.tokens)
         return chosen
 
@@ -105,14 +107,14 @@ class AtOnce(FirstInLine):
         account.decode_ended(tokens)
 
     def _placed(self, ticket: Ticket, now_s: float) -> Assignment | None:
-        candidates = [candidate_of(one) for one in self._accounts.values()]
+        candidates = [candidate_of(one) for one in self.accounts.values()]
         match self._placing.place(_asked(ticket), candidates, tie=ticket.number, failed=ticket.failed):
             case Split(prefill=worker):
-                account = self._accounts[worker]
+                account = self.accounts[worker]
                 leg = account.prefill_sent(ticket.tokens, ticket.tokens, now_s=now_s, hop_s=0.0)
                 return Assignment(ticket, account, leg)
             case Whole(workers=workers, why=why):
-                account = self._accounts[workers[0]]
+                account = self.accounts[workers[0]]
                 account.decode_sent(ticket.tokens)
                 return Assignment(ticket, account, None, why)
             case Hold():

@@ -56,6 +56,7 @@ class Simulation:
         profile_text: text of the profile that `spec.profile.configMap` names; None if it names none.
         known: performance model of each pool, instead of what the spec's profile says; None for that.
         ended: told of each request when it ends; None for nobody.
+        runners: makes a pool's workers, another kind of them than vLLM's; None for those.
 
     Raises:
         SimulationError: the router is external, a pool has no performance profile, or replicas name no pool.
@@ -71,6 +72,7 @@ class Simulation:
         profile_text: str | None = None,
         known: Mapping[str, PerformanceModel] | None = None,
         ended: Callable[[Outcome], None] | None = None,
+        runners: Callable[[Timeline, Pool, Hooks], Runner] | None = None,
     ) -> None:
         self._spec = spec
         self._settings = settings
@@ -105,7 +107,7 @@ class Simulation:
             spec,
             self._models,
             settings,
-            make_runner=lambda pool: self._runner(pool, hooks),
+            make_runner=lambda pool: (runners or self._runner)(self._timeline, pool, hooks),
             changed=self._pod_changed,
         )
         self._control = Control(
@@ -155,6 +157,10 @@ class Simulation:
     def engines(self) -> dict[str, BatchingEngine]:
         """Return every worker's engine, by the pod's name: for whoever measures what no router sees."""
         return {pod.name: pod.runner.engine for pod in self._pods.pods.values()}
+
+    def send(self, arrival: Arrival) -> None:
+        """Let a request arrive now beside those that were given: for a load that depends on what has ended."""
+        self._arriving.take(arrival)
 
     def advance(self, *, events: int) -> bool:
         """Let at most so many events happen; return whether there is more to come.
@@ -236,7 +242,7 @@ class Simulation:
         self._gathering.transfers_failed += fails
         return fails
 
-    def _runner(self, pool: Pool, hooks: Hooks) -> Runner:
+    def _runner(self, timeline: Timeline, pool: Pool, hooks: Hooks) -> Runner:
         model = self._models[pool.name]
         limits = Limits(
             block_size=pool.engine.block_size,
@@ -248,7 +254,7 @@ class Simulation:
             by_priority=self._spec.engine.scheduling is SchedulingPolicy.PRIORITY,
         )
         return Runner(
-            self._timeline,
+            timeline,
             partial(BatchingEngine, model, limits, counted=not limits.prefix_caching),
             hooks,
             recompute=self._spec.engine.kv_load_failure_policy is KVLoadFailurePolicy.RECOMPUTE,

@@ -250,8 +250,7 @@ class Runner(Event):
             return
         engine = self.engine
         iteration = engine.schedule(now_s=now_s)
-        for transfer in engine.take_transfers():
-            self._start(transfer)
+        self.begin_transfers()
         self._busy = iteration is not None
         if iteration is not None:
             self._begin(iteration, now_s)
@@ -334,6 +333,13 @@ class Runner(Event):
             job.ended(True, end_s)
 
     # KV cache from elsewhere
+
+    def begin_transfers(self) -> bool:
+        """Begin the transfers that the engine has asked for since the last call; False if there are none."""
+        asked = self.engine.take_transfers()
+        for transfer in asked:
+            self._start(transfer)
+        return bool(asked)
 
     def _start(self, transfer: Transfer) -> None:
         job = self._jobs[transfer.request]

@@ -38,6 +38,9 @@ def block_hashes(arrival: Arrival, block_size: int) -> tuple[int, ...]:
     each, rest = divmod(arrival.prefix_tokens, block_size)
     if not arrival.prefix or rest or not each or each >> _PART_BITS:
         return ()
-    full = arrival.prompt_tokens // block_size
-    hashes = [coarse << _PART_BITS | part for coarse in arrival.prefix for part in range(each)]
-    return tuple(hashes[:full])
+    return tuple(finer(arrival.prefix, each)[: arrival.prompt_tokens // block_size])
+
+
+def finer(coarse: tuple[int, ...], each: int) -> list[int]:
+    """Return the hashes of an engine's blocks where so many of them lie under each of a trace's hashes."""
+    return [block << _PART_BITS | part for block in coarse for part in range(each)]

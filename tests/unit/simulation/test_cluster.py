@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from random import Random
 
@@ -180,6 +180,22 @@ def test_a_broken_off_simulation_tells_what_it_has() -> None:
     result = simulation.result()
     assert not result.finished
     assert 0 < result.completed < len(load(6, 60))
+
+
+def test_a_load_may_answer_to_what_has_ended() -> None:
+    outcomes: list[Outcome] = []
+
+    def ended(outcome: Outcome) -> None:
+        outcomes.append(outcome)
+        if len(outcomes) < 10:
+            simulation.send(outcome.arrival._replace(at_s=simulation.now_s))
+
+    simulation = Simulation(spec(), [Arrival(1.0, 200, 5)], STATIC, failures=Random(0), ended=ended)
+    result = simulation.run()
+    assert result.finished
+    assert result.requests == result.completed == 10
+    assert [one.number for one in outcomes] == list(range(10))
+    assert all(after.arrival.at_s == before.end_s for before, after in pairwise(outcomes))
 
 
 def test_pods_beyond_the_accelerators_wait_until_others_end() -> None:
