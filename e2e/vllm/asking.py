@@ -19,6 +19,16 @@ WORDS = 509
 FIRST_WORD = 3
 """Token id of the first word; special tokens come before it."""
 
+PREFILL_LEG = {
+    "do_remote_decode": True,
+    "do_remote_prefill": False,
+    "remote_engine_id": None,
+    "remote_block_ids": None,
+    "remote_host": None,
+    "remote_port": None,
+}
+"""`kv_transfer_params` by which a worker keeps a prompt's blocks for another one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from typing import Any
 
 import httpx2
 
+from e2e.ports import free_port
 from e2e.vllm.environment import LIBRARIES, VLLMEnvironment
 
 MODEL = "tiny"
@@ -165,17 +165,3 @@ class VLLMServer:
             "HF_HUB_OFFLINE": "1",
             "PYTHONUNBUFFERED": "1",
         }
-
-
-def free_port() -> int:
-    """Return a loopback port that nobody listens on now, and that nobody here was given before."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-        if port not in _given:
-            _given.add(port)
-            return port
-
-
-_given: set[int] = set()

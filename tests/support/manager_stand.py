@@ -17,9 +17,10 @@ import yaml
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.credentials import kubeconfig
 from e2e.cluster.interface import AuditEvent, ClusterError
+from e2e.ports import free_port
 from swingpool.manager.permissions import FINALIZERS, LEASE_PERMISSIONS, PERMISSIONS
 from tests.support import kubernetes
-from tests.support.processes import free_port, swingpool
+from tests.support.processes import swingpool
 from tests.support.waiting import until
 
 

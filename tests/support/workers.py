@@ -3,11 +3,10 @@
 import http.client
 import signal
 import subprocess
-from collections.abc import Mapping
 from types import TracebackType
-from typing import Any
 
-from tests.support.processes import free_port, simulated_worker
+from e2e.ports import free_port
+from tests.support.processes import simulated_worker
 from tests.support.waiting import until
 
 END_TIMEOUT_S = 30.0
@@ -101,15 +100,3 @@ class WorkerProcess:
         assert self.process is not None
         assert self.process.stderr is not None
         return self.process.stderr.read()
-
-
-def kv_params_of_prefill() -> Mapping[str, Any]:
-    """Return what a prefill leg carries."""
-    return {
-        "do_remote_decode": True,
-        "do_remote_prefill": False,
-        "remote_engine_id": None,
-        "remote_block_ids": None,
-        "remote_host": None,
-        "remote_port": None,
-    }

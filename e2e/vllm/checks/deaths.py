@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import aiohttp
 
+from e2e.ports import free_port
 from e2e.vllm.asking import Answered, Asked, ask, at_once, drawn
 from e2e.vllm.finding import Finding
 from e2e.vllm.gate import Gate
-from e2e.vllm.server import free_port
 from e2e.vllm.stand import Stand, client
 from swingpool_control.names import ROLE_DECODE, ROLE_PREFILL
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import aiohttp
 
-from e2e.vllm.asking import Asked, at_once, drawn
+from e2e.vllm.asking import PREFILL_LEG, Asked, at_once, drawn
 from e2e.vllm.finding import Finding
 from e2e.vllm.stand import Stand, client
 
@@ -18,14 +18,6 @@ LONGEST = 1024
 _PROMPT = (280, 300)
 _SLACK_S = 20.0
 _POLL_S = 0.1
-PREFILL_LEG = {
-    "do_remote_decode": True,
-    "do_remote_prefill": False,
-    "remote_engine_id": None,
-    "remote_block_ids": None,
-    "remote_host": None,
-    "remote_port": None,
-}
 
 
 async def check(stand: Stand, *, small: str, other: str) -> list[Finding]:

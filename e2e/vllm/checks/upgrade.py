@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import aiohttp
 
-from e2e.vllm.asking import Answered, Asked, ask, at_once, drawn
+from e2e.vllm.asking import PREFILL_LEG, Answered, Asked, ask, at_once, drawn
 from e2e.vllm.checks.deaths import only
-from e2e.vllm.checks.limits import PREFILL_LEG, metric, post
+from e2e.vllm.checks.limits import metric, post
 from e2e.vllm.finding import Finding
 from e2e.vllm.server import NIXL, ServerOptions, VLLMServer
 from e2e.vllm.stand import Stand, client

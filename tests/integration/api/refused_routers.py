@@ -1,165 +1,104 @@
-"""Bad settings of the router, as `test_refused` tries them."""
+"""Bad settings of the router and of what it tells, as `test_refused` tries them."""
+
+from typing import Any
 
 from tests.support.inference_clusters import case
 
-ROUTERS = [
-    case(
-        "rate-limit-in-words",
-        "spec.router.builtIn.rateLimit.requestsPerSecond",
-        "such as '5' or '0.2'",
-        spec__router__builtIn={"rateLimit": {"requestsPerSecond": "five"}},
-    ),
-    case(
-        "rate-limit-of-nothing",
-        "spec.router.builtIn.rateLimit.requestsPerSecond",
-        "leave rateLimit out for no limit",
-        spec__router__builtIn={"rateLimit": {"requestsPerSecond": "0"}},
-    ),
-    case(
-        "rate-limit-without-rate",
-        "spec.router.builtIn.rateLimit.requestsPerSecond",
-        "Required value",
-        spec__router__builtIn={"rateLimit": {}},
-    ),
-    case(
-        "certificate-without-secret",
-        "spec.router.builtIn.tls.secretName",
-        "Required value",
-        spec__router__builtIn={"tls": {}},
-    ),
-    case(
-        "api-keys-of-no-name",
-        "spec.router.builtIn.apiKeys.secretName",
-        "lower-case letters",
-        spec__router__builtIn={"apiKeys": {"secretName": "My Keys"}},
-    ),
-    case(
-        "authorizer-without-scheme",
-        "spec.router.builtIn.authorizer.endpoint",
-        "must be grpc://HOST:PORT",
-        spec__router__builtIn={"authorizer": {"endpoint": "authorizer:9191"}},
-    ),
-    case(
-        "authorizer-at-no-port",
-        "spec.router.builtIn.authorizer.endpoint",
-        "must be grpc://HOST:PORT",
-        spec__router__builtIn={"authorizer": {"endpoint": "grpc://authorizer:65536"}},
-    ),
-    case(
-        "authorizer-in-no-time",
-        "spec.router.builtIn.authorizer.timeout",
-        "longer than zero",
-        spec__router__builtIn={"authorizer": {"endpoint": "grpc://authorizer:9191", "timeout": "0s"}},
-    ),
-    case(
-        "authorizer-takes-the-body-s-type",
-        "spec.router.builtIn.authorizer.credentials[0]",
-        "is no credential",
-        spec__router__builtIn={"authorizer": {"endpoint": "grpc://authorizer:9191", "credentials": ["content-type"]}},
-    ),
-    case(
-        "credential-in-capitals",
-        "spec.router.builtIn.authorizer.credentials[0]",
-        "in lower case",
-        spec__router__builtIn={"authorizer": {"endpoint": "grpc://authorizer:9191", "credentials": ["X-API-Key"]}},
-    ),
-    case(
-        "authorizer-in-plain-text-with-tls",
-        "spec.router.builtIn.authorizer.tls",
-        "begins with grpcs:// or https://",
-        spec__router__builtIn={"authorizer": {"endpoint": "grpc://authorizer:9191", "tls": {}}},
-    ),
-    case(
-        "authorizer-over-tls-at-no-port",
-        "spec.router.builtIn.authorizer.endpoint",
-        "over TLS grpcs and https",
-        spec__router__builtIn={"authorizer": {"endpoint": "grpcs://authorizer"}},
-    ),
-    case(
-        "authorizer-of-no-name",
-        "spec.router.builtIn.authorizer.tls.serverName",
-        "must be a DNS name",
-        spec__router__builtIn={
-            "authorizer": {"endpoint": "https://authorizer", "tls": {"serverName": "*.security"}},
-        },
-    ),
-    case(
-        "authorizer-of-no-ca",
-        "spec.router.builtIn.authorizer.tls.caSecretName",
-        "must be an object's name",
-        spec__router__builtIn={
-            "authorizer": {"endpoint": "https://authorizer", "tls": {"caSecretName": "The CA"}},
-        },
-    ),
-    case(
+PLAIN, TLS = "grpc://authorizer:9191", "https://authorizer"
+
+
+def built_in(name: str, field: str, words: str, **settings: Any) -> Any:
+    """Return a case of the built-in router's settings, of which a field is refused."""
+    return case(name, f"spec.router.builtIn.{field}", words, spec__router__builtIn=settings)
+
+
+def authorizer(name: str, field: str, words: str, endpoint: str = PLAIN, **settings: Any) -> Any:
+    """Return a case of an external authorizer's settings."""
+    return built_in(name, f"authorizer.{field}", words, authorizer={"endpoint": endpoint, **settings})
+
+
+def external(name: str, field: str, words: str, **settings: Any) -> Any:
+    """Return a case of an external router's settings."""
+    return case(name, f"spec.router.external.{field}", words, spec__router={"type": "External", "external": settings})
+
+
+def tracing(name: str, field: str, words: str, endpoint: str = "http://otel-collector:4318", **settings: Any) -> Any:
+    """Return a case of what is said of traces."""
+    return case(name, f"spec.tracing.{field}", words, spec__tracing={"endpoint": endpoint, **settings})
+
+
+RATE = "rateLimit.requestsPerSecond"
+
+BUILT_IN = [
+    built_in("rate-limit-in-words", RATE, "such as '5' or '0.2'", rateLimit={"requestsPerSecond": "five"}),
+    built_in("rate-limit-of-nothing", RATE, "leave rateLimit out for no limit", rateLimit={"requestsPerSecond": "0"}),
+    built_in("rate-limit-without-rate", RATE, "Required value", rateLimit={}),
+    built_in("certificate-without-secret", "tls.secretName", "Required value", tls={}),
+    built_in("api-keys-of-no-name", "apiKeys.secretName", "lower-case letters", apiKeys={"secretName": "My Keys"}),
+    built_in(
         "keys-and-an-authorizer",
-        "spec.router.builtIn.authorizer",
+        "authorizer",
         "at most one of apiKeys and authorizer",
-        spec__router__builtIn={
-            "apiKeys": {"secretName": "keys"},
-            "authorizer": {"endpoint": "grpc://authorizer:9191"},
-        },
+        apiKeys={"secretName": "keys"},
+        authorizer={"endpoint": PLAIN},
     ),
-    case(
+    built_in(
         "workers-without-certificate",
-        "spec.router.builtIn.workerTls.secretName",
+        "workerTls.secretName",
         "Required value",
-        spec__router__builtIn={"workerTls": {"clientSecretName": "router"}},
+        workerTls={"clientSecretName": "router"},
     ),
-    case(
+    built_in(
         "workers-of-no-name",
-        "spec.router.builtIn.workerTls.serverName",
+        "workerTls.serverName",
         "must be a DNS name",
-        spec__router__builtIn={
-            "workerTls": {"secretName": "workers", "clientSecretName": "router", "serverName": "*.workers"}
-        },
+        workerTls={"secretName": "workers", "clientSecretName": "router", "serverName": "*.workers"},
     ),
-    case("external-router-undescribed", "spec.router.external", "external: {}", spec__router={"type": "External"}),
-    case("external-settings-of-built-in", "spec.router.external", "set type to External", spec__router__external={}),
-    case(
-        "roles-with-one-label",
-        "spec.router.external.roleLabels",
-        "three different values",
-        spec__router={"type": "External", "external": {"roleLabels": {"draining": "decode"}}},
-    ),
-    case(
-        "class-name",
-        "spec.router.builtIn.classes[0].name",
-        "lowercase letters, digits and dashes",
-        spec__router__builtIn__classes=[{"name": "Not_A_Name"}],
-    ),
-    case("no-router-replicas", "spec.router.builtIn.replicas", "equal to 1", spec__router__builtIn__replicas=0),
-    case(
-        "traces-to-a-path",
-        "spec.tracing.endpoint",
-        "must be http://HOST or http://HOST:PORT without a path",
-        spec__tracing={"endpoint": "http://otel-collector:4318/v1/traces"},
-    ),
-    case(
-        "more-traces-than-requests",
-        "spec.tracing.samplingRatio",
-        "must be a share from '0' to '1'",
-        spec__tracing={"endpoint": "http://otel-collector:4318", "samplingRatio": "1.5"},
-    ),
-    case(
-        "traces-of-a-percentage",
-        "spec.tracing.samplingRatio",
-        "must be a share from '0' to '1'",
-        spec__tracing={"endpoint": "http://otel-collector:4318", "samplingRatio": "5%"},
-    ),
-    case(
-        "prometheus-for-figures-of-workers",
-        "spec.router.external.metrics.prometheus",
-        "set source to Prometheus",
-        spec__router={"type": "External", "external": {"metrics": {"prometheus": {"podLabel": "pod_name"}}}},
-    ),
-    case(
-        "a-prometheus-label-with-a-dash",
-        "spec.router.external.metrics.prometheus.podLabel",
-        "must be a Prometheus label",
-        spec__router={
-            "type": "External",
-            "external": {"metrics": {"source": "Prometheus", "prometheus": {"podLabel": "pod-name"}}},
-        },
+    built_in("class-name", "classes[0].name", "lowercase letters, digits and dashes", classes=[{"name": "Not_A_Name"}]),
+    built_in("no-router-replicas", "replicas", "equal to 1", replicas=0),
+]
+
+AUTHORIZER = [
+    authorizer("authorizer-without-scheme", "endpoint", "must be grpc://HOST:PORT", "authorizer:9191"),
+    authorizer("authorizer-at-no-port", "endpoint", "must be grpc://HOST:PORT", "grpc://authorizer:65536"),
+    authorizer("authorizer-over-tls-at-no-port", "endpoint", "over TLS grpcs and https", "grpcs://authorizer"),
+    authorizer("authorizer-in-no-time", "timeout", "longer than zero", timeout="0s"),
+    authorizer("authorizer-takes-the-body-s-type", "credentials[0]", "is no credential", credentials=["content-type"]),
+    authorizer("credential-in-capitals", "credentials[0]", "in lower case", credentials=["X-API-Key"]),
+    authorizer("authorizer-in-plain-text-with-tls", "tls", "begins with grpcs:// or https://", tls={}),
+    authorizer("authorizer-of-no-name", "tls.serverName", "must be a DNS name", TLS, tls={"serverName": "*.security"}),
+    authorizer(
+        "authorizer-of-no-ca", "tls.caSecretName", "must be an object's name", TLS, tls={"caSecretName": "The CA"}
     ),
 ]
+
+EXTERNAL = [
+    case("external-router-undescribed", "spec.router.external", "external: {}", spec__router={"type": "External"}),
+    case("external-settings-of-built-in", "spec.router.external", "set type to External", spec__router__external={}),
+    external("roles-with-one-label", "roleLabels", "three different values", roleLabels={"draining": "decode"}),
+    external(
+        "prometheus-for-figures-of-workers",
+        "metrics.prometheus",
+        "set source to Prometheus",
+        metrics={"prometheus": {"podLabel": "pod_name"}},
+    ),
+    external(
+        "a-prometheus-label-with-a-dash",
+        "metrics.prometheus.podLabel",
+        "must be a Prometheus label",
+        metrics={"source": "Prometheus", "prometheus": {"podLabel": "pod-name"}},
+    ),
+]
+
+TRACING = [
+    tracing(
+        "traces-to-a-path",
+        "endpoint",
+        "must be http://HOST or http://HOST:PORT without a path",
+        "http://otel-collector:4318/v1/traces",
+    ),
+    tracing("more-traces-than-requests", "samplingRatio", "must be a share from '0' to '1'", samplingRatio="1.5"),
+    tracing("traces-of-a-percentage", "samplingRatio", "must be a share from '0' to '1'", samplingRatio="5%"),
+]
+
+ROUTERS = [*BUILT_IN, *AUTHORIZER, *EXTERNAL, *TRACING]

@@ -1,11 +1,13 @@
 """Managers in namespaces of their own on the shared control plane."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, cast
 
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
+from swingpool.kube import Kube
+from swingpool.manager.lease import Leadership
 from tests.support import inference_clusters
 from tests.support.manager_stand import ManagerProcess, Place, manager, place
 
@@ -22,6 +24,24 @@ def running(here: Place) -> Iterator[ManagerProcess]:
     """A manager that these tests share."""
     with manager(here, "--resync-period=3", "--sizing-period=2") as one:
         yield one
+
+
+@pytest.fixture
+async def kube(here: Place) -> AsyncIterator[Kube]:
+    """A client of the API server that may do everything."""
+    async with Kube.load(here.plane.kubeconfig) as client:
+        yield client
+
+
+class _Leading:
+    def check(self) -> None:
+        """Refuse nothing."""
+
+
+@pytest.fixture
+def leading() -> Leadership:
+    """A lease that is always held."""
+    return cast(Leadership, _Leading())
 
 
 @pytest.fixture

@@ -1,10 +1,8 @@
 """A pod's engine sleeps and wakes by an action, on a real API server and a real process, and the pod says so after."""
 
-from collections.abc import AsyncIterator
 from typing import cast
 
 import httpx2
-import pytest
 
 from swingpool.kube import Kube, Object
 from swingpool.kube.kinds import POD
@@ -39,26 +37,13 @@ SPEC: Object = {
 NOW = 1_800_000_000.0
 
 
-class Leading:
-    """A lease that is always held."""
-
-    def check(self) -> None:
-        """Refuse nothing."""
-
-
-@pytest.fixture
-async def kube(here: Place) -> AsyncIterator[Kube]:
-    async with Kube.load(here.plane.kubeconfig) as client:
-        yield client
-
-
-async def test_a_worker_sleeps_and_wakes_as_its_mark_says(here: Place, kube: Kube) -> None:
+async def test_a_worker_sleeps_and_wakes_as_its_mark_says(here: Place, kube: Kube, leading: Leadership) -> None:
     head = {"namespace": here.namespace, "name": "chat", "uid": "u", "generation": 1}
     cluster: Object = {"metadata": head, "spec": SPEC}
     store = Store(lambda kind, obj: None)
     with WorkerProcess("--wake-delay", "0.1") as worker:
         calls = EngineCalls(port=worker.port)
-        writes = Writes(kube, cast(Leadership, Leading()), store)
+        writes = Writes(kube, leading, store)
         actor = Actor(writes=writes, store=store, recorder=cast(Recorder, None), metrics=Metrics(), engines=calls)
         spec = InferenceClusterSpec.model_validate(SPEC)
         pod = await _pod(here, kube)

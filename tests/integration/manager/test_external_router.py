@@ -17,9 +17,10 @@ import pytest
 from benchmarks.wire import peer
 from e2e.load.background import Load
 from e2e.load.plan import Lengths, Phase, Plan
+from e2e.ports import free_port
 from swingpool_control import names
 from tests.support.manager_stand import Place, make_ready, manager
-from tests.support.processes import free_port, simulated_worker
+from tests.support.processes import simulated_worker
 from tests.support.waiting import until
 
 MODEL = "demo"

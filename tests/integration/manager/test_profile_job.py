@@ -1,7 +1,6 @@
 """The Job that measures a worker, on a real API server: what it makes is taken, and how it ends is told."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -16,12 +15,6 @@ from swingpool_control.engine.profile import built_in
 from tests.support.kubernetes import kubectl
 from tests.support.manager_stand import Place
 from tests.support.waiting import until_async
-
-
-@pytest.fixture
-async def kube(here: Place) -> AsyncIterator[Kube]:
-    async with Kube.load(here.plane.kubeconfig) as client:
-        yield client
 
 
 def options(here: Place, name: str) -> JobOptions:

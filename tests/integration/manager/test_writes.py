@@ -1,7 +1,7 @@
 """Single writes against a real API server: what a patch tests, and what a number of replicas lives through."""
 
 from collections.abc import AsyncIterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -17,22 +17,9 @@ from swingpool_control.actions import PatchWorker
 from tests.support.manager_stand import Place
 
 
-class Leading:
-    """A lease that is always held."""
-
-    def check(self) -> None:
-        """Refuse nothing."""
-
-
 @pytest.fixture
-async def kube(here: Place) -> AsyncIterator[Kube]:
-    async with Kube.load(here.plane.kubeconfig) as client:
-        yield client
-
-
-@pytest.fixture
-def writes(kube: Kube) -> Writes:
-    return Writes(kube, cast(Leadership, Leading()), Store(lambda kind, obj: None))
+def writes(kube: Kube, leading: Leadership) -> Writes:
+    return Writes(kube, leading, Store(lambda kind, obj: None))
 
 
 def deployment(here: Place, name: str, image: str = "a:1") -> Object:

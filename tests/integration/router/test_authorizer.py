@@ -7,10 +7,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from e2e.ports import free_port
 from swingpool_control import names
 from swingpool_control.resources.envoy_settings import AuthorizerService
 from tests.support.authorizers import Authorizer, by_grpc, by_http
-from tests.support.processes import free_port
 from tests.support.recorder import Recorder, recording
 from tests.support.router_client import completion
 from tests.support.router_stand import Stand

@@ -9,12 +9,12 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from e2e.ports import free_port
 from swingpool_control.resources import envoy_upstream_tls
 from swingpool_control.resources.envoy_authorizer import CERTIFICATE, TRUST
 from swingpool_control.resources.envoy_settings import AuthorizerService, AuthorizerTls
 from tests.support.authorizers import Authorizer, by_grpc, by_http
 from tests.support.certificates import make_ca, sign
-from tests.support.processes import free_port
 from tests.support.router_client import completion
 from tests.support.router_stand import Stand
 from tests.support.waiting import until_async

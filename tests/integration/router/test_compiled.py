@@ -8,8 +8,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from e2e.ports import free_port
 from swingpool.compiled import core
-from tests.support.processes import free_port, swingpool
+from tests.support.processes import swingpool
 from tests.support.router_client import completion
 from tests.support.router_stand import Stand
 from tests.support.waiting import until_async

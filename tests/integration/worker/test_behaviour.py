@@ -8,9 +8,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from e2e.vllm.asking import PREFILL_LEG
 from tests.support.completions import Client
 from tests.support.waiting import until_async
-from tests.support.workers import MODEL, WorkerProcess, kv_params_of_prefill
+from tests.support.workers import MODEL, WorkerProcess
 
 COMPLETIONS = "/v1/completions"
 TEXT = "a prompt of some length that fills a few blocks, " * 8
@@ -44,7 +45,7 @@ async def decode(session: aiohttp.ClientSession, decode_process: WorkerProcess) 
 
 async def keep(client: Client, text: str = TEXT) -> dict[str, Any]:
     """Prefill; return the parameters by which the KV cache can be pulled."""
-    body = await client.completion(prompt=text, max_tokens=1, kv_transfer_params=kv_params_of_prefill())
+    body = await client.completion(prompt=text, max_tokens=1, kv_transfer_params=PREFILL_LEG)
     return dict(body["kv_transfer_params"])
 
 

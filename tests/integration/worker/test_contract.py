@@ -9,9 +9,9 @@ import uuid
 
 import pytest
 
+from e2e.vllm.asking import PREFILL_LEG
 from tests.support.completions import Client
 from tests.support.waiting import until_async
-from tests.support.workers import kv_params_of_prefill
 
 COMPLETIONS = "/v1/completions"
 CHAT = "/v1/chat/completions"
@@ -261,7 +261,7 @@ async def test_prefill_here_and_decode_there_gives_the_same_answer(worker: Clien
     text = prompt(40)
     asked = {"prompt": text} if path == COMPLETIONS else {"messages": [{"role": "user", "content": text}]}
     for prefill, decode in ((worker, other), (other, worker)):
-        status, first = await prefill.post(path, **asked, max_tokens=1, kv_transfer_params=kv_params_of_prefill())
+        status, first = await prefill.post(path, **asked, max_tokens=1, kv_transfer_params=PREFILL_LEG)
         assert status == 200, first
         params = first["kv_transfer_params"]
         assert params["do_remote_prefill"] is True
@@ -282,7 +282,7 @@ async def test_prefill_here_and_decode_there_gives_the_same_answer(worker: Clien
 
 async def test_a_streamed_decode_leg(worker: Client, other: Client) -> None:
     text = prompt(40)
-    first = await worker.completion(prompt=text, max_tokens=1, kv_transfer_params=kv_params_of_prefill())
+    first = await worker.completion(prompt=text, max_tokens=1, kv_transfer_params=PREFILL_LEG)
     params = json.loads(json.dumps(first["kv_transfer_params"]))
     split = await other.stream(COMPLETIONS, prompt=text, max_tokens=8, ignore_eos=True, kv_transfer_params=params)
     whole = await worker.completion(prompt=text, max_tokens=8, ignore_eos=True)
@@ -294,7 +294,7 @@ async def test_blocks_that_nobody_fetches_are_freed_when_their_lease_ends(worker
     """Who comes too late computes the prompt itself, and answers as if nothing had happened."""
     text = prompt(40)
     expired = await worker.metric("vllm:nixl_num_kv_expired_reqs_total")
-    first = await worker.completion(prompt=text, max_tokens=1, kv_transfer_params=kv_params_of_prefill())
+    first = await worker.completion(prompt=text, max_tokens=1, kv_transfer_params=PREFILL_LEG)
     assert await worker.metric("vllm:kv_cache_usage_perc") > 0
 
     async def freed() -> bool:

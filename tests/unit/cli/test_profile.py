@@ -9,17 +9,8 @@ from click.testing import CliRunner, Result
 
 from swingpool.cli import profile as command
 from swingpool_control.engine import profile
-from swingpool_control.engine.linear import StepCost
 from swingpool_control.engine.measured import formats
-
-KNOWN = StepCost(
-    base_s=5e-3,
-    prefill_base_s=1e-2,
-    prefill_token_s=2e-5,
-    prefill_context_token2_s=1e-9,
-    sequence_s=4e-5,
-    context_token_s=3e-8,
-)
+from tests.support.known_models import KNOWN
 
 
 def table() -> str:

@@ -12,33 +12,16 @@ from swingpool_control.engine.fit import fit, predict, relative_errors
 from swingpool_control.engine.linear import COEFFICIENTS, LinearModel, StepCost
 from swingpool_control.engine.measured.point import MeasuredSet, Measurement, MeasurementError, Phase
 from swingpool_control.engine.model import decode_step_s, prefill_s
+from tests.support.known_models import KNOWN, model_of
 
 BUDGET = 8192
-KNOWN = StepCost(
-    base_s=5e-3,
-    prefill_base_s=1e-2,
-    prefill_token_s=2e-5,
-    prefill_context_token2_s=1e-9,
-    sequence_s=4e-5,
-    context_token_s=3e-8,
-)
 PROMPTS = (100, 300, 600, 1000, 1500, 2000, 3000, 4000, 6000, 8000, 10_000, 16_000)
 SEQUENCES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 CONTEXTS = (200, 1000, 4000)
 
 
 def model(step: StepCost) -> LinearModel:
-    return LinearModel(
-        name="known",
-        step=step,
-        kv_capacity_tokens=10**6,
-        kv_bytes_per_token=1e5,
-        max_batched_tokens=BUDGET,
-        max_sequences=1024,
-        link_bytes_per_s=1e10,
-        link_latency_s=0.0,
-        startup_s=1.0,
-    )
+    return model_of(step, budget=BUDGET)
 
 
 def measure(step: StepCost, *, noise: float = 0.0, seed: int = 0) -> list[Measurement]:

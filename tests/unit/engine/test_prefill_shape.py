@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from swingpool_control.engine import facts, prefill_shape, roofline
 from swingpool_control.engine.fit import fit, relative_errors
-from swingpool_control.engine.linear import LinearModel, StepCost
+from swingpool_control.engine.linear import StepCost
 from swingpool_control.engine.measured.point import Measurement
+from tests.support.known_models import model_of
 
 ROOFLINE = roofline.step_cost(facts.shape("llama-3.1-8b"), facts.accelerator("h200"), weight_bytes=1.0)
 DECODES = [
@@ -79,17 +80,7 @@ def test_what_free_coefficients_explain_exactly_is_left_to_them() -> None:
 def test_whatever_was_measured_more_work_never_looks_faster(measured: list[tuple[int, float]]) -> None:
     points = [*(prefill(tokens, seconds) for tokens, seconds in measured), *DECODES]
     cost = fit(points, max_batched_tokens=BUDGET, first_principles=ROOFLINE)
-    model = LinearModel(
-        name="fitted",
-        step=cost,
-        kv_capacity_tokens=10**6,
-        kv_bytes_per_token=1e5,
-        max_batched_tokens=BUDGET,
-        max_sequences=1024,
-        link_bytes_per_s=1e10,
-        link_latency_s=0.0,
-        startup_s=1.0,
-    )
+    model = model_of(cost, budget=BUDGET)
     times = [
         model.step_s(prefill_tokens=n, prefill_context_tokens=n * n // 2, decode_sequences=0, decode_context_tokens=0)
         for n in range(1, 200_000, 997)
