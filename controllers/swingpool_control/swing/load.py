@@ -63,7 +63,7 @@ class Asked:
     kv_tokens: float
     """KV cache that they hold."""
     growth_per_s: float
-    """Sequences per second by which decode grows for certain; 0 or more."""
+    """Sequences per second by which decode grows (`growth`); 0 or more."""
     ttft_s: float
     """How long a prompt may wait."""
     cached_share: float = 0.0

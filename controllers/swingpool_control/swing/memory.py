@@ -10,6 +10,7 @@ from swingpool_control.sizing.capacity import Shape
 from swingpool_control.sizing.demand import DEFAULT_SHAPE, Demand
 from swingpool_control.swing.balance import Balance
 from swingpool_control.swing.evidence import Evidence
+from swingpool_control.swing.growth import Generating
 from swingpool_control.swing.idle import Idle
 from swingpool_control.swing.rates import Totals
 
@@ -36,8 +37,8 @@ class SwingMemory:
     """Lengths of the requests that were seen last."""
     totals: tuple[Totals, ...] = ()
     """What had arrived at each observation of the last seconds."""
-    decoding: tuple[float, float] | None = None
-    """When decode was looked at last, by the router's clock, and the sequences that it held."""
+    decoding: Generating | None = None
+    """What decode held at the observation that was weighed last."""
     evidence: tuple[Evidence, ...] = ()
     """What speaks for giving workers to either role."""
     weighed_unix_s: float | None = None

@@ -17,14 +17,12 @@ from swingpool_control.sizing.demand import Demand
 from swingpool_control.swing import balance, evidence, flip, guards, rates, records, roles
 from swingpool_control.swing.balance import SHORT
 from swingpool_control.swing.evidence import Evidence
+from swingpool_control.swing.growth import Generating, growth_per_s
 from swingpool_control.swing.guards import ROLES, observed
 from swingpool_control.swing.load import HORIZON_S, HOT, Asked, Seat, counted_sequences
 from swingpool_control.swing.memory import SwingMemory
 from swingpool_control.swing.rescue import held
 from swingpool_control.view import ClusterView, WorkerView
-
-CERTAIN = 2.0
-"""Standard deviations of chance by which decode must grow for it to count as growth."""
 
 FIRST_S = 1.0
 """What the first observation counts for."""
@@ -32,9 +30,6 @@ FIRST_S = 1.0
 KEPT = 0.5
 """Share of a worker's KV cache from which on prompts that are computed, and wait to be fetched, are what keeps a full
 worker from computing others."""
-
-LEAST_S, LONGEST_S = 0.5, 5.0
-"""Between the observations by which growth is judged."""
 
 
 def remember(view: ClusterView, memory: SwingMemory, *, now_unix_s: float) -> tuple[SwingMemory, Unknown | None]:
@@ -96,9 +91,8 @@ def weigh(
         and (seat := _seat(view, memory, serving, worker, able[worker.pool], now_unix_s=now_unix_s)) is not None
     )
     decoders = [seat for seat in seats if seat.role == names.ROLE_DECODE]
-    decoding = seen.at_unix_s, counted_sequences(decoders)
-    growth_per_s = _growth_per_s(memory.decoding, decoding, seen.requests_per_s)
-    asked = _asked(view, memory, seen, seats, growth_per_s=growth_per_s)
+    decoding = Generating(at_unix_s=seen.at_unix_s, sequences=counted_sequences(decoders))
+    asked = _asked(view, memory, seen, seats, decoding)
     loads = roles.loads(seats, asked)
     dead_band = view.spec.scaling.stabilization.dead_band_percent / 100
     options = roles.decide(seats, asked, dead_band=dead_band)
@@ -165,7 +159,7 @@ def _since_reverse_s(flips: tuple[FlipRecord, ...], role: str, now_unix_s: float
     return math.inf if last is None or last.to == role else now_unix_s - records.decided_unix_s(last)
 
 
-def _asked(view: ClusterView, memory: SwingMemory, now: Demand, seats: Sequence[Seat], *, growth_per_s: float) -> Asked:
+def _asked(view: ClusterView, memory: SwingMemory, now: Demand, seats: Sequence[Seat], decoding: Generating) -> Asked:
     decoders = [seat for seat in seats if seat.role == names.ROLE_DECODE]
     computing = [seat for seat in seats if seat.role == names.ROLE_PREFILL]
     blocked = sum(seat.blocked for seat in computing) / max(1, len(computing))
@@ -182,21 +176,22 @@ def _asked(view: ClusterView, memory: SwingMemory, now: Demand, seats: Sequence[
     generated = sum(min(seat.tokens_per_s, seat.capacity.decode_tokens_per_s * HOT) for seat in decoders)
     # While the load turns, the lengths of answers are still those of what is over.
     wanted = 0.0 if arriving.turned else arriving.requests_per_s * now.shape.osl_tokens
-    sequences = counted_sequences(decoders)
+    sequences = decoding.sequences
+    grows = growth_per_s(memory.decoding, decoding, requests_per_s=now.requests_per_s, turned=arriving.turned)
     if not arriving.turned:
         # Answers that end before a flip has worked are no reason for one: in their place come those that arrive.
         answer_s = now.shape.osl_tokens * objectives.mean_itl_s(view.spec.objectives)
         lasting = min(1.0, answer_s / HORIZON_S)
         sequences = lasting * sequences + (1.0 - lasting) * arriving.requests_per_s * answer_s
         generated = lasting * generated + (1.0 - lasting) * wanted
-        growth_per_s *= lasting
+        grows *= lasting
     return Asked(
         prompt_tokens_per_s=arriving.prompt_tokens_per_s * (1.0 - cached),
         queued_tokens=max(0.0, now.pending_tokens - bound) * (1.0 - blocked),
         output_tokens_per_s=max(generated, wanted),
         sequences=sequences,
         kv_tokens=sum(min(seat.kv_tokens, seat.capacity.kv_tokens) for seat in decoders),
-        growth_per_s=growth_per_s,
+        growth_per_s=grows,
         ttft_s=objectives.mean_ttft_s(view.spec.objectives),
         cached_share=cached,
         turned=arriving.turned,
@@ -209,22 +204,6 @@ def _cached_share(router: RouterObservation) -> float:
     if isinstance(cached, Unknown) or isinstance(arriving, Unknown) or arriving <= 0:
         return 0.0
     return min(1.0, max(0.0, cached / arriving))
-
-
-def _growth_per_s(before: tuple[float, float] | None, now: tuple[float, float], requests_per_s: float) -> float:
-    """Sequences per second by which decode grows, beyond what chance explains of a load that stays.
-
-    Args:
-        before: time and sequences of the observation before.
-        now: of the newest.
-        requests_per_s: what arrives.
-    """
-    past_s = 0.0 if before is None else now[0] - before[0]
-    if before is None or past_s < LEAST_S or past_s > LONGEST_S:
-        return 0.0
-    growth = (now[1] - before[1]) / past_s
-    chance = CERTAIN * math.sqrt(2.0 * max(requests_per_s, growth, 0.0) / past_s)
-    return max(0.0, growth - chance)
 
 
 def _capacities(view: ClusterView, seen: Demand) -> dict[str, Capacity] | Unknown:
