@@ -7,6 +7,7 @@ both are read.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from importlib import resources
 from typing import Annotated, Literal
@@ -257,6 +258,12 @@ def parse(text: str | bytes, *, origin: str) -> Profile:
     except ValidationError as error:
         faults = "; ".join(f"{_path(fault['loc'])}: {fault['msg']}" for fault in error.errors())
         raise ProfileError(f"profile {origin}: {faults}") from error
+
+
+def name_of(model: str, product: str) -> str:
+    """Return a name for the profile of a model on an accelerator."""
+    parts = f"{model.rsplit('/', 1)[-1]}-{product}".lower()
+    return re.sub(r"[^-.a-z0-9]+", "-", parts)[:63].strip("-.")
 
 
 def built_in_names() -> tuple[str, ...]:

@@ -6,6 +6,7 @@ within prompts is arithmetic, and tensor parallelism exchanges activations twice
 poor kernels are not in it, so real engines are slower: `benchmarks.model_error` prints by how much.
 """
 
+from swingpool_control.engine.assumed import LINK_LATENCY_S, STARTUP_S
 from swingpool_control.engine.facts import AcceleratorFacts, ModelShape, source
 from swingpool_control.engine.linear import StepCost
 from swingpool_control.engine.profile import (
@@ -29,7 +30,6 @@ LINK_SHARE = 0.8
 USABLE_MEMORY = 0.9
 """vLLM's default share of the accelerator's memory."""
 ACTIVATION_BYTES = 2
-HANDSHAKE_S = 0.005
 ERROR = FitError(
     prefill_typical=0.317,
     prefill_p95=0.699,
@@ -39,7 +39,6 @@ ERROR = FitError(
     decode_worst=0.862,
 )
 """Over all measured sets, as `benchmarks.model_error` prints it; nearly always too fast."""
-STARTUP_S = 120.0
 
 
 def step_cost(
@@ -122,7 +121,7 @@ def profile(
         step=Step.of(cost),
         kv=KVCache(capacity_tokens=capacity, bytes_per_token=kv_bytes_per_token(shape)),
         transfer=Transfer(
-            bytes_per_s=facts.scale_out_bytes_per_s * LINK_SHARE * tensor_parallel_size, latency_s=HANDSHAKE_S
+            bytes_per_s=facts.scale_out_bytes_per_s * LINK_SHARE * tensor_parallel_size, latency_s=LINK_LATENCY_S
         ),
         startup_s=STARTUP_S,
         power=facts.power(tensor_parallel_size),
@@ -137,7 +136,7 @@ def profile(
                 "The error is that of rooflines against measurements of other models and accelerators",
                 f"Assumed: {COMPUTE_SHARE:.0%} of the peak arithmetic rate, {MEMORY_SHARE:.0%} of the peak memory rate",
                 f"Assumed: {LINK_SHARE:.0%} of the links' rates, {USABLE_MEMORY:.0%} of the memory",
-                f"Assumed: link_latency_s {HANDSHAKE_S:g}, startup_s {STARTUP_S:g}",
+                f"Assumed: link_latency_s {LINK_LATENCY_S:g}, startup_s {STARTUP_S:g}",
             ],
         ),
     )

@@ -9,11 +9,9 @@ import click
 
 from swingpool.cli import profile_file, profile_import, profile_measure, profile_table
 from swingpool_control.engine import facts, roofline
-from swingpool_control.engine.profile import Profile, ProfileError, built_in, built_in_names, parse
+from swingpool_control.engine.assumed import LINK_BYTES_PER_S, LINK_LATENCY_S, STARTUP_S
+from swingpool_control.engine.profile import Profile, ProfileError, built_in, built_in_names, name_of, parse
 
-LINK_BYTES_PER_S = 1.25e10
-LINK_LATENCY_S = 0.005
-STARTUP_S = 120.0
 WEIGHT_BYTES = profile_file.WEIGHT_BYTES
 FORMATS = ("csv", "json", "dynamo", "distserve", "splitwise", "inferno")
 
@@ -94,8 +92,7 @@ def fit(
     from swingpool_control.engine.measured import formats
     from swingpool_control.engine.measured.point import MeasurementError
 
-    if output.exists() and not force:
-        raise click.ClickException(f"{output} exists; --force overwrites it")
+    profile_file.check(output, force=force)
     link = {
         "link_bytes_per_s": (link_bytes_per_s, LINK_BYTES_PER_S),
         "link_latency_s": (link_latency_s, LINK_LATENCY_S),
@@ -105,7 +102,7 @@ def fit(
     described = fitted.Described(
         power=profile_file.power(products[0], count or 1),
         first_principles=profile_file.first_principles(models[0], products[0], size, WEIGHT_BYTES[weights]),
-        name=name or profile_file.name_of(models[0], products[0]),
+        name=name or name_of(models[0], products[0]),
         models=models,
         products=products,
         kv_bytes_per_token=kv_bytes_per_token,
@@ -169,7 +166,7 @@ def from_first_principles(
         profile = roofline.profile(
             shape,
             found,
-            name=name or profile_file.name_of(model, f"{found.name}-tp{tensor_parallel_size}-roofline"),
+            name=name or name_of(model, f"{found.name}-tp{tensor_parallel_size}-roofline"),
             models=(model,),
             tensor_parallel_size=tensor_parallel_size,
             weight_bytes=WEIGHT_BYTES[weights],

@@ -1,4 +1,4 @@
-"""What the commands that make profiles share: a name, first principles if they are known, and the file."""
+"""What the commands that make profiles share: first principles if they are known, and the file."""
 
 import re
 from pathlib import Path
@@ -13,6 +13,16 @@ from swingpool_control.engine.profile import Power, Profile, ProfileError
 WEIGHT_BYTES = {"bf16": 2.0, "fp8": 1.0}
 
 
+def check(output: Path, *, force: bool) -> None:
+    """Refuse to overwrite a file, before anything is computed.
+
+    Raises:
+        click.ClickException: it exists, and `force` is not given.
+    """
+    if output.exists() and not force:
+        raise _exists(output)
+
+
 def save(profile: Profile, output: Path, *, force: bool) -> None:
     """Write a profile and show it.
 
@@ -24,17 +34,11 @@ def save(profile: Profile, output: Path, *, force: bool) -> None:
         with output.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
-        raise click.ClickException(f"{output} exists; --force overwrites it") from error
+        raise _exists(output) from error
     except OSError as error:
         raise click.ClickException(f"cannot write {output}: {error.strerror}") from error
     click.echo("\n".join(profile_table.lines(profile)))
     click.echo(f"\nwritten to {output}")
-
-
-def name_of(model: str, product: str) -> str:
-    """Return a name for the profile of a model on an accelerator."""
-    parts = f"{model.rsplit('/', 1)[-1]}-{product}".lower()
-    return re.sub(r"[^-.a-z0-9]+", "-", parts)[:63].strip("-.")
 
 
 def first_principles(model: str, product: str, size: int, weight_bytes: float) -> StepCost | None:
@@ -53,3 +57,7 @@ def power(product: str, count: int) -> Power | None:
         return facts.accelerator(product).power(count)
     except ProfileError:
         return None
+
+
+def _exists(output: Path) -> click.ClickException:
+    return click.ClickException(f"{output} exists; --force overwrites it")

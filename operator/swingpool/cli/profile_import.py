@@ -9,10 +9,9 @@ import click
 
 from swingpool.aiconfigurator import client, points
 from swingpool.cli import profile_file
+from swingpool_control.engine.assumed import LINK_BYTES_PER_S, LINK_LATENCY_S, STARTUP_S
+from swingpool_control.engine.profile import name_of
 
-LINK_BYTES_PER_S = 1.25e10
-LINK_LATENCY_S = 0.005
-STARTUP_S = 120.0
 Positive = click.FloatRange(min=0, min_open=True)
 
 
@@ -59,8 +58,7 @@ def command(
 
     from swingpool_control.engine import fitted
 
-    if output.exists() and not force:
-        raise click.ClickException(f"{output} exists; --force overwrites it")
+    profile_file.check(output, force=force)
     weight_bytes = profile_file.WEIGHT_BYTES[weights or ("fp8" if "fp8" in model.lower() else "bf16")]
     assumed = [f"link_latency_s {LINK_LATENCY_S:g}"]
     assumed += [f"link_bytes_per_s {LINK_BYTES_PER_S:g}"] if link_bytes_per_s is None else []
@@ -76,7 +74,7 @@ def command(
                 memory_share=memory_share,
             )
         described = fitted.Described(
-            name=name or profile_file.name_of(model, products[0]),
+            name=name or name_of(model, products[0]),
             models=(model,),
             products=products,
             summary=f"{model} on {tensor_parallel_size} x {system}, estimated by AIConfigurator",

@@ -8,7 +8,7 @@ from random import Random
 import aiohttp
 import click
 
-from swingpool.cli import profile_table
+from swingpool.cli import profile_file, profile_table
 from swingpool.profiling import estimate, worker_facts
 from swingpool.profiling.journal import Journal, JournalError
 from swingpool.profiling.plan import Bounds, points
@@ -143,8 +143,8 @@ def command(
     """
     from swingpool.profiling import finish
 
-    if output != STANDARD_OUTPUT and output.exists() and not force:
-        raise click.ClickException(f"{output} exists; --force overwrites it")
+    if output != STANDARD_OUTPUT:
+        profile_file.check(output, force=force)
     if as_job:
         if image is None:
             raise click.UsageError("--job needs --image: the Swingpool image that the cluster can pull")

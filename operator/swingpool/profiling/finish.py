@@ -1,6 +1,5 @@
 """The end of a profiling run: fit, link, provenance, and the page of fit against points."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +12,10 @@ from swingpool.profiling.estimate import pooled_spread
 from swingpool.profiling.plan import Kind
 from swingpool.profiling.result import Samples, link, measured_set, spread_of_prompts
 from swingpool.profiling.worker_facts import WorkerFacts
-from swingpool_control.engine import fitted
+from swingpool_control.engine import assumed, fitted
 from swingpool_control.engine.model import decode_step_s
-from swingpool_control.engine.profile import Profile
+from swingpool_control.engine.profile import Profile, name_of
 
-ASSUMED_LINK_BYTES_PER_S = 1.25e10
-ASSUMED_LINK_LATENCY_S = 0.005
-ASSUMED_STARTUP_S = 120.0
 _FASTEST_LINK_BYTES_PER_S = 1e15
 """Stands for a link whose time per token was too short to be seen."""
 
@@ -49,23 +45,23 @@ def profile(
     sequences = max((point.sequences for point in samples if point.kind is Kind.DECODE), default=1)
     measured = measured_set(samples, facts, max_batched_tokens=described.max_batched_tokens, max_sequences=sequences)
     moved = any(point.kind is Kind.TRANSFER for point in samples)
-    assumed = [] if moved else [f"link {ASSUMED_LINK_BYTES_PER_S:g} bytes/s after {ASSUMED_LINK_LATENCY_S:g} s"]
+    guesses = [] if moved else [f"link {assumed.LINK_BYTES_PER_S:g} bytes/s after {assumed.LINK_LATENCY_S:g} s"]
     if described.startup_s is None:
-        assumed.append(f"startup_s {ASSUMED_STARTUP_S:g}")
+        guesses.append(f"startup_s {assumed.STARTUP_S:g}")
     found = fitted.profile(
         measured,
         fitted.Described(
-            name=described.name or _name(facts.model, described.products[0]),
+            name=described.name or name_of(facts.model, described.products[0]),
             models=(facts.model,),
             products=described.products,
             kv_bytes_per_token=described.kv_bytes_per_token,
-            link_bytes_per_s=ASSUMED_LINK_BYTES_PER_S,
-            link_latency_s=ASSUMED_LINK_LATENCY_S,
-            startup_s=ASSUMED_STARTUP_S if described.startup_s is None else described.startup_s,
+            link_bytes_per_s=assumed.LINK_BYTES_PER_S,
+            link_latency_s=assumed.LINK_LATENCY_S,
+            startup_s=assumed.STARTUP_S if described.startup_s is None else described.startup_s,
             summary=f"{facts.model} on {described.products[0]}, measured on a live worker of vLLM {facts.version}",
             accelerators=described.accelerators,
             tensor_parallel_size=described.tensor_parallel_size,
-            assumed=tuple(assumed),
+            assumed=tuple(guesses),
         ),
         rng=np.random.default_rng(described.seed),
     )
@@ -87,8 +83,3 @@ def plot(path: Path, found: Profile, samples: Samples, facts: WorkerFacts, *, ma
         samples, facts, max_batched_tokens=max_batched_tokens, max_sequences=found.layout.max_sequences
     ).points
     page.write(path, found.model(), points, title=f"{found.name}: {found.summary}")
-
-
-def _name(model: str, product: str) -> str:
-    parts = f"{model.rsplit('/', 1)[-1]}-{product}".lower()
-    return re.sub(r"[^-.a-z0-9]+", "-", parts)[:63].strip("-.")
