@@ -13,6 +13,9 @@ class BlockPool:
 
     Args:
         total: blocks that exist, 1 or more.
+
+    Raises:
+        ValueError: there are none.
     """
 
     def __init__(self, total: int) -> None:
@@ -85,6 +88,9 @@ class BlockPool:
         Args:
             blocks: their names.
             count: how many they are.
+
+        Raises:
+            ValueError: other than so many are named, or nobody holds one.
         """
         if count != len(blocks):
             raise ValueError(f"{count} blocks are let go of, {len(blocks)} are named")
@@ -135,7 +141,11 @@ class UnnamedPool(BlockPool):
         self._left -= count
 
     def release(self, blocks: Sequence[int], count: int) -> None:
-        """Let go of so many held blocks."""
+        """Let go of so many held blocks.
+
+        Raises:
+            ValueError: fewer are held.
+        """
         if self._left + count > self.total:
             raise ValueError(f"{count} blocks are let go of, {self.used} are held")
         self._left += count

@@ -42,11 +42,12 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """Factors on the time of each role's work, and since when; frozen and serialisable, so that it can be replayed."""
+    """Factors on the time of each role's work, 1 for what the model says; serialisable, so that it can be replayed."""
 
     prefill: float = 1.0
     decode: float = 1.0
     at_unix_s: float | None = None
+    """Of the last update; None before the first."""
     why: Mapping[str, str] = field(default_factory=dict)
     """By role, why its factor did not move at the last update; empty where it did."""
 
@@ -62,7 +63,7 @@ def update(memory: Calibration, evidence: Mapping[str, Evidence], *, now_unix_s:
     Args:
         memory: the factors until now.
         evidence: by role; a role without evidence keeps its factor.
-        now_unix_s: the clock.
+        now_unix_s: the time.
     """
     passed_s = 0.0 if memory.at_unix_s is None else min(LONGEST_STEP_S, max(0.0, now_unix_s - memory.at_unix_s))
     gain = 1 - math.exp(-passed_s / TIME_CONSTANT_S)
@@ -91,7 +92,7 @@ def corrected(model: LinearModel, calibration: Calibration) -> LinearModel:
         return model
     cost = model.step
     prefill, decode = calibration.prefill, calibration.decode
-    # the base is in every iteration, and decode's factor is on it; what prompts add makes up the difference
+    # The base is in every iteration and has decode's factor: what prompts add makes up for it.
     prefill_base_s = max(0.0, prefill * (cost.base_s + cost.prefill_base_s) - decode * cost.base_s)
     return replace(
         model,

@@ -10,8 +10,8 @@ class Queues:
     """Three queues; each is served before those below it.
 
     Args:
-        by_priority: whether each is in the order of priorities, and what was preempted waits among the others for its
-            turn, as in vLLM's priority scheduling.
+        by_priority: whether each queue is in the order of priorities, and what was preempted waits among the others, as
+            in vLLM's priority scheduling.
     """
 
     def __init__(self, *, by_priority: bool = False) -> None:

@@ -1,9 +1,9 @@
 """Prompts that wait for a prefill worker, in the order in which they shall go.
 
 Classes of higher priority go first; among those of one priority and age the tenants' shares are kept level; within a
-tenant the prompt that is predicted to be done soonest goes first, less what it has waited. Whoever has waited for the
-age of its class goes before all of them, in the order of arrival: so nobody starves, and a prompt that
-is that old is overtaken by none.
+tenant the prompt that is predicted to take least goes first, where what it has waited counts in its favour. Whoever has
+waited for the age of its class goes before all of them, in the order of arrival: so nobody starves, and none overtakes a
+prompt that is that old.
 """
 
 import math
@@ -231,7 +231,12 @@ class PromptQueue:
         return min(arrivals, default=None)
 
     def ahead_s(self, kind: str, work_s: float) -> float:
-        """Return the predicted prefill seconds of what waits and would go before such a prompt, about."""
+        """Return about how many seconds of prefill wait that would go before such a prompt.
+
+        Args:
+            kind: name of its class.
+            work_s: its own predicted seconds of prefill.
+        """
         priority = self._by_name.get(kind, self._default).settings.priority
         bucket = _bucket(work_s)
         total = 0.0

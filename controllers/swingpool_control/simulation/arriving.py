@@ -18,9 +18,6 @@ class Arriving(Event):
         timeline: the clock.
         arrivals: the requests.
         arrive: told of each when it arrives, with its number from 0 on.
-
-    Raises:
-        SimulationError: a request arrives before the one before it.
     """
 
     def __init__(self, timeline: Timeline, arrivals: Iterable[Arrival], arrive: Callable[[int, Arrival], None]) -> None:
@@ -38,7 +35,11 @@ class Arriving(Event):
         return self._next is None
 
     def follow(self) -> None:
-        """Ask for the next one."""
+        """Ask for the next one.
+
+        Raises:
+            SimulationError: it arrives before the one before it, or never.
+        """
         self._next = next(self._arrivals, None)
         if self._next is None:
             return

@@ -49,7 +49,7 @@ class Pod:
 
     @property
     def uid(self) -> str:
-        """A pod's name is never used again here."""
+        """Its name's: no name is used twice here."""
         return f"uid-{self.name}"
 
     def view(self) -> WorkerView:
@@ -74,10 +74,12 @@ class Pod:
 
 @dataclass(slots=True)
 class Spent:
-    """What pods that are gone have used."""
+    """What pods have used."""
 
     accelerator_s: float = 0.0
+    """Seconds, times the accelerators of the pod."""
     money: float = 0.0
+    """Of pools that have a price."""
     preemptions: int = 0
 
 
@@ -119,6 +121,7 @@ class Pods:
         self.starts = 0
         """Pods made after the beginning."""
         self._gone = Spent()
+        """By pods that are gone."""
 
     def begin(self) -> None:
         """Make the pods that are ready at the start."""

@@ -38,7 +38,10 @@ class ManagerPlace:
 
 
 class Cluster:
-    """One Kubernetes cluster, read."""
+    """One Kubernetes cluster, read.
+
+    Every method raises `httpx2.HTTPError` if nobody answers, and `FetchError` if the answer is a refusal or no JSON.
+    """
 
     def __init__(self, client: httpx2.Client, namespace: str) -> None:
         self._client = client
@@ -59,6 +62,9 @@ class Cluster:
             name: of the InferenceCluster.
             manager: whom to ask.
             last: how many of each loop; None: all that the manager keeps.
+
+        Raises:
+            FetchError: no manager leads.
         """
         what = f"the decisions about {namespace}/{name}"
         asked = f"/decisions/{namespace}/{name}" + ("" if last is None else f"?last={last}")
@@ -82,6 +88,9 @@ class Cluster:
             name: of the InferenceCluster.
             request_id: what the answer's header x-request-id told.
             port: where pickers answer.
+
+        Raises:
+            FetchError: the InferenceCluster has no router pod.
         """
         selector = f"{names.LABEL_CLUSTER}={name},{names.LABEL_COMPONENT}={names.COMPONENT_ROUTER}"
         pods = self._get(f"/api/v1/namespaces/{namespace}/pods?labelSelector={selector}", "the router's pods")["items"]

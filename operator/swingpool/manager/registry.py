@@ -99,7 +99,12 @@ def settings() -> kopf.OperatorSettings:
 
 
 def connection(config: SingleConfig) -> kopf.ConnectionInfo:
-    """Return credentials for kopf from those that our client uses; a token file is read anew each time."""
+    """Return credentials for kopf from those that our client uses; a token file is read anew each time.
+
+    Raises:
+        PermanentError: the kubeconfig's user asks a program for credentials.
+        OSError: the token file cannot be read.
+    """
     user, cluster = config.user, config.cluster
     if user and user.exec:
         raise kopf.PermanentError("kubeconfig users by `exec` are not supported; use a token or a client certificate")

@@ -25,6 +25,7 @@ ANSWER_FIRST_S = 0.05
 """So long a crash or a hang waits, for its request to be answered."""
 LONGEST_HANG_S = 86_400.0
 CRASH_CODE = 137
+"""What a process that was killed for its memory ends with."""
 
 log = logging.getLogger(__name__)
 

@@ -60,8 +60,11 @@ class Api:
         self._strike = strike
         self._started_unix_s = int(time.time())
         self.ready = False
+        """Whether the model is loaded."""
         self.draining = False
+        """Whether new requests are refused, for it is to end."""
         self.in_flight = 0
+        """HTTP requests that are not answered yet."""
 
     def app(self) -> web.Application:
         """Return the application."""
@@ -97,7 +100,7 @@ class Api:
             self.in_flight -= 1
         return response
 
-    # Small ones
+    # About itself
 
     async def _health(self, request: web.Request) -> web.Response:
         del request

@@ -181,6 +181,9 @@ class Clairvoyant:
     Args:
         given: what it is set up with, the future included.
         load: how full workers are planned.
+
+    Raises:
+        PolicyError: it is not told the future, or a role has no pool.
     """
 
     flips: tuple[FlipRecord, ...] = ()

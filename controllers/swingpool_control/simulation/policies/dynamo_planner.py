@@ -234,7 +234,7 @@ class _Estimate:
     def __call__(self, engine: WorkerObservation, share: float) -> float:
         if self.role.name == names.ROLE_PREFILL:
             tokens = engine.pending_prefill_tokens * share + self.isl
-            return prefill_rate_s(self.role.model, tokens=round(tokens), isl=max(1, round(self.isl)))
+            return queued_s(self.role.model, tokens=round(tokens), isl=max(1, round(self.isl)))
         sequences = round(engine.decodes_in_flight * share)
         context = round(_kv(engine) * self.role.model.kv_capacity_tokens * share)
         if not sequences:
@@ -242,8 +242,14 @@ class _Estimate:
         return decode_step_s(self.role.model, sequences=sequences, context_tokens=context)
 
 
-def prefill_rate_s(model: PerformanceModel, *, tokens: int, isl: int) -> float:
-    """Return the seconds to compute so many queued tokens, as prompts of one length in full batches."""
+def queued_s(model: PerformanceModel, *, tokens: int, isl: int) -> float:
+    """Return the seconds of a worker that so many queued prompt tokens take, as prompts of one length in full batches.
+
+    Args:
+        model: the worker's performance model.
+        tokens: what waits; less than a batch is computed as one prompt.
+        isl: length of each prompt, tokens.
+    """
     together, batch_s = prompt_batch(model, prompt_tokens=isl)
     batch_tokens = together * isl
     return tokens / batch_tokens * batch_s if tokens >= batch_tokens else prefill_s(model, prompt_tokens=max(1, tokens))

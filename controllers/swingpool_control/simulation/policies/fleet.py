@@ -103,7 +103,11 @@ def of(given: Given) -> dict[str, Role]:
 
 
 def observed(view: ClusterView) -> RouterObservation:
-    """Return what the router tells; in a simulation it always answers."""
+    """Return what the router tells.
+
+    Raises:
+        TypeError: that is unknown, which it never is in a simulation.
+    """
     if isinstance(view.router, Unknown):
         raise TypeError(f"a simulated router is never unknown: {view.router.why}")
     return view.router

@@ -12,7 +12,7 @@ from swingpool_control.api.v1alpha1 import InferenceClusterSpec, Pool, PoolRole,
 from swingpool_control.simulation.pods import at_creation
 from swingpool_control.simulation.tariff import Tariff
 
-Figure = TypeVar("Figure")
+Known = TypeVar("Known")
 
 
 def unswung(spec: InferenceClusterSpec, replicas: Mapping[str, int]) -> tuple[InferenceClusterSpec, dict[str, int]]:
@@ -48,7 +48,7 @@ def unswung_tariff(spec: InferenceClusterSpec, tariff: Tariff) -> Tariff:
     return replace(tariff, workers=halved(spec, tariff.workers), draws=halved(spec, tariff.draws))
 
 
-def halved(spec: InferenceClusterSpec, by_pool: Mapping[str, Figure]) -> dict[str, Figure]:
+def halved(spec: InferenceClusterSpec, by_pool: Mapping[str, Known]) -> dict[str, Known]:
     """Return what is known by pool, for the spec without swing pools: both halves of one have what it has."""
     found = dict(by_pool)
     for pool in spec.pools:
