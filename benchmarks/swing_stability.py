@@ -19,10 +19,9 @@ from benchmarks.harness import Run, main
 from swingpool_control import names
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
 from swingpool_control.engine.profile import built_in
-from swingpool_control.placement import place as live
-from swingpool_control.placement.candidates import Candidate, PlacementRequest
-from swingpool_control.placement.place import Placement, Split
 from swingpool_control.simulation.cluster import Simulation
+from swingpool_control.simulation.policies import shortest_queue
+from swingpool_control.simulation.policies.candidates import Candidate, Placement, PlacementRequest, Split
 from swingpool_control.simulation.policies.catalogue import OURS
 from swingpool_control.simulation.policies.interface import Given, Placing, Policy
 from swingpool_control.simulation.policies.live import Features, Live
@@ -244,7 +243,7 @@ class _Sticky(Live):
         tie: int,
         failed: frozenset[str] = frozenset(),
     ) -> Placement:
-        placed = live.place(request, candidates, tie=tie, failed=failed)
+        placed = shortest_queue.place(request, candidates, tie=tie, failed=failed)
         favourite = self._favourite(candidates)
         if isinstance(placed, Split) and favourite and self._sticks(tie, names.ROLE_PREFILL):
             return Split(prefill=favourite, decode=placed.decode, why="it sticks")
@@ -253,7 +252,7 @@ class _Sticky(Live):
     def _decode_order(
         self, request: PlacementRequest, candidates: Sequence[Candidate], *, tie: int, without: str = ""
     ) -> tuple[str, ...]:
-        order = live.decode_order(request, candidates, tie=tie, without=without)
+        order = shortest_queue.decode_order(request, candidates, tie=tie, without=without)
         favourite = self._favourite(candidates)
         if favourite in order and self._sticks(tie, names.ROLE_DECODE):
             return (favourite, *(worker for worker in order if worker != favourite))

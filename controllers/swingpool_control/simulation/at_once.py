@@ -4,11 +4,10 @@ import math
 from collections import deque
 
 from swingpool_control.placement.account import Account, Leg
-from swingpool_control.placement.candidates import Candidate, PlacementRequest
 from swingpool_control.placement.dispatcher import Assignment
 from swingpool_control.placement.limits import NO_DEFLECTION
-from swingpool_control.placement.place import Hold, Split, Whole
 from swingpool_control.placement.ticket import Ticket
+from swingpool_control.simulation.policies.candidates import Candidate, Hold, PlacementRequest, Split, Whole
 from swingpool_control.simulation.policies.interface import Placing
 
 

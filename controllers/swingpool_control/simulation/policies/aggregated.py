@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from swingpool_control.placement.candidates import Candidate, PlacementRequest
-from swingpool_control.placement.place import Hold, Placement, Whole, any_order
+from swingpool_control.simulation.policies.candidates import Candidate, Hold, Placement, PlacementRequest, Whole
 from swingpool_control.simulation.policies.interface import Given, Placing
+from swingpool_control.simulation.policies.shortest_queue import any_order
 from swingpool_control.simulation.policies.static import Static
 
 

@@ -12,18 +12,17 @@ from swingpool_control.actions import Action
 from swingpool_control.api.status import FlipRecord, InferenceClusterStatus
 from swingpool_control.api.v1alpha1 import InferenceClusterSpec
 from swingpool_control.engine.model import PerformanceModel
-from swingpool_control.placement import place as live
-from swingpool_control.placement.candidates import Candidate, PlacementRequest
-from swingpool_control.placement.place import Placement
 from swingpool_control.placement.settings import PlacementSettings
 from swingpool_control.simulation.counters import Counters
 from swingpool_control.simulation.placer import Placer
+from swingpool_control.simulation.policies import shortest_queue
+from swingpool_control.simulation.policies.candidates import Candidate, Placement, PlacementRequest
 from swingpool_control.simulation.traffic import Arrival
 from swingpool_control.view import ClusterView
 
 
 class Place(Protocol):
-    """Decides where a request goes, as the live `place` does."""
+    """Decides where a request goes, when it comes."""
 
     def __call__(
         self, request: PlacementRequest, candidates: Sequence[Candidate], *, tie: int, failed: frozenset[str] = ...
@@ -33,7 +32,7 @@ class Place(Protocol):
 
 
 class DecodeOrder(Protocol):
-    """Decides where a request generates once its prompt is computed, as the live `decode_order` does."""
+    """Decides where a request generates once its prompt is computed."""
 
     def __call__(
         self, request: PlacementRequest, candidates: Sequence[Candidate], *, tie: int, without: str = ...
@@ -46,8 +45,8 @@ class DecodeOrder(Protocol):
 class Placing:
     """How requests are placed."""
 
-    place: Place = live.place
-    decode_order: DecodeOrder = live.decode_order
+    place: Place = shortest_queue.place
+    decode_order: DecodeOrder = shortest_queue.decode_order
     late_binding: bool = False
     """Whether a prompt may wait in the router until a worker is nearly free, instead of at a worker."""
     deflection: bool = False

@@ -8,8 +8,7 @@ full, a prompt machine generates too; either returns by itself when what it help
 from collections.abc import Sequence
 
 from swingpool_control import names
-from swingpool_control.placement.candidates import Candidate, PlacementRequest
-from swingpool_control.placement.place import Hold, Placement, Split, Whole
+from swingpool_control.simulation.policies.candidates import Candidate, Hold, Placement, PlacementRequest, Split, Whole
 from swingpool_control.simulation.policies.interface import Given, Placing
 from swingpool_control.simulation.policies.static import Static
 

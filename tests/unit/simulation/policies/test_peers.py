@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from swingpool_control import names
 from swingpool_control.engine.profile import built_in
-from swingpool_control.placement.candidates import Candidate, PlacementRequest
-from swingpool_control.placement.place import Split, Whole
 from swingpool_control.simulation.policies import dynamo_classic, keda, kthena, round_robin
+from swingpool_control.simulation.policies.candidates import Candidate, PlacementRequest, Split, Whole
 from swingpool_control.simulation.policies.dynamo_planner import Kalman, decode_engine_rps, prefill_engine_rps
 from swingpool_control.simulation.policies.splitwise import MixedPool
 

@@ -1,4 +1,4 @@
-"""What placement knows of a worker and of a request. Later policies (prefix affinity, deflection) add fields here."""
+"""What a rule that places requests at once sees of them and of the workers, and what it may decide."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ class Candidate:
     """One worker at one moment."""
 
     worker: str
-    """`ip:port` of its HTTP API; unique."""
+    """Its address; unique."""
     role: str
     """Value of its role label."""
     in_rotation: bool
@@ -17,11 +17,9 @@ class Candidate:
     """Prompt tokens sent to it for prefill and not computed yet."""
     prefills_in_flight: int = 0
     decodes_in_flight: int = 0
-    """Requests that generate on it, as far as this picker sent them."""
+    """Requests that generate on it."""
     decode_context_tokens: int = 0
     """KV cache that those read at each step: their prompts, and what of their answers is known."""
-    others_in_flight: int = 0
-    """Requests that it runs beyond those, by its own metrics: other pickers', or from before this one started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +27,34 @@ class PlacementRequest:
     """One request, as far as placement cares."""
 
     prompt_tokens: int
-    """Exact, or estimated."""
     whole_because: str = ""
     """Why it must not be split between two workers; empty if it may be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """Compute the prompt on one worker, generate on another."""
+
+    prefill: str
+    decode: tuple[str, ...]
+    """Where to generate: the choice, then the others in the order in which to try them."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """Let one worker do both."""
+
+    workers: tuple[str, ...]
+    """The choice, then the others in the order in which to try them."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """No worker may get the request now."""
+
+    why: str
+
+
+Placement = Split | Whole | Hold

@@ -1,4 +1,4 @@
-"""Placement: what must hold for any cluster, and the examples that say why."""
+"""Placement by the shortest queue: what must hold for any cluster, and the examples that say why."""
 
 import random
 from dataclasses import replace
@@ -7,17 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swingpool_control import names
-from swingpool_control.placement.candidates import Candidate, PlacementRequest
-from swingpool_control.placement.place import (
-    Hold,
-    Placement,
-    Split,
-    Whole,
-    any_order,
-    decode_order,
-    hosts_to_try,
-    place,
-)
+from swingpool_control.simulation.policies.candidates import Candidate, Hold, Placement, PlacementRequest, Split, Whole
+from swingpool_control.simulation.policies.shortest_queue import any_order, decode_order, place
 
 ROLES = st.sampled_from([names.ROLE_PREFILL, names.ROLE_DECODE, names.ROLE_DRAINING, "", "other"])
 COUNTS = st.integers(0, 50)
@@ -34,7 +25,6 @@ def clusters(draw: st.DrawFn) -> list[Candidate]:
             prefills_in_flight=draw(COUNTS),
             decodes_in_flight=draw(COUNTS),
             decode_context_tokens=draw(st.integers(0, 5000)),
-            others_in_flight=draw(COUNTS),
         )
         for number in range(draw(st.integers(0, 8)))
     ]
@@ -126,21 +116,6 @@ def test_more_load_never_makes_a_prefill_worker_the_choice(
             assert after.prefill == before.prefill
 
 
-@given(REQUESTS, clusters(), TIES, st.integers(2, 6))
-def test_tries_are_distinct_and_end_with_another_role(
-    request: PlacementRequest, candidates: list[Candidate], tie: int, most: int
-) -> None:
-    chosen = decode_order(request, candidates, tie=tie)
-    prefill = [c.worker for c in candidates if c.in_rotation and c.role == names.ROLE_PREFILL]
-    for origin in ("", *prefill):
-        hosts = hosts_to_try(chosen, candidates, tie=tie, most=most, origin=origin)
-        assert len(set(hosts)) == len(hosts) == min(most, len(chosen) + len(prefill))
-        assert hosts[:1] == chosen[:1] or not chosen
-        assert not prefill or not hosts or hosts[-1] in prefill
-        if origin in hosts:
-            assert hosts[-1] == origin
-
-
 def worker(name: str, role: str, **load: int) -> Candidate:
     return Candidate(worker=name, role=role, in_rotation=True, **load)
 
@@ -161,12 +136,6 @@ def test_a_long_context_weighs_more_than_two_short_ones() -> None:
         worker("short", "decode", decodes_in_flight=2, decode_context_tokens=600),
     )
     assert decode_order(ASKED, [long, short], tie=0) == ("short", "long")
-
-
-def test_requests_of_other_pickers_weigh_as_much_as_ones_own() -> None:
-    busy = worker("busy", "decode", others_in_flight=5)
-    own = worker("own", "decode", decodes_in_flight=1, decode_context_tokens=100)
-    assert decode_order(ASKED, [busy, own], tie=0) == ("own", "busy")
 
 
 def test_a_role_without_workers_leaves_the_other_to_serve_whole() -> None:

@@ -1,45 +1,15 @@
-"""The placement decision: from a request and all workers to who computes the prompt and who generates.
+"""Placement at once, by the shortest queue: what the simulated policies have that are not given the live placement.
 
 Prefill goes where the fewest prompt tokens wait, decode where the least KV cache is read at each step. A role without a
 worker never stops traffic: a worker of the other role then takes requests whole.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from swingpool_control import names
-from swingpool_control.placement.candidates import Candidate, PlacementRequest
+from swingpool_control.simulation.policies.candidates import Candidate, Hold, Placement, PlacementRequest, Split, Whole
 
 LoadKey = Callable[[Candidate], tuple[float, float]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
-    """Compute the prompt on one worker, generate on another."""
-
-    prefill: str
-    decode: tuple[str, ...]
-    """Where to generate: the choice, then the others in the order in which to try them."""
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Whole:
-    """Let one worker do both."""
-
-    workers: tuple[str, ...]
-    """The choice, then the others in the order in which to try them."""
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
-    """No worker may get the request now."""
-
-    why: str
-
-
-Placement = Split | Whole | Hold
 
 
 def place(
@@ -78,35 +48,13 @@ def decode_order(
     """Return all decode workers in rotation, least loaded first: the second and further ones are for retries.
 
     Args:
-        request: the request; its prompt stands for the size of requests that nobody knows.
+        request: the request, of which nothing matters here.
         candidates: all workers.
         tie: as in `place`.
         without: a worker that may not generate, since it holds the prompt's KV cache under another role.
     """
     decode = [c for c in candidates if c.in_rotation and c.role == names.ROLE_DECODE and c.worker != without]
-    return tuple(candidate.worker for candidate in _ordered(decode, _decode_load(request), tie))
-
-
-def hosts_to_try(
-    chosen: tuple[str, ...], candidates: Sequence[Candidate], *, tie: int, most: int, origin: str = ""
-) -> tuple[str, ...]:
-    """Return the workers to hand to whoever carries the request, which tries them in order.
-
-    The last place is kept for a worker of another role, since the workers of one role may all go at once; anyone can
-    serve a request whole if it must be.
-
-    Args:
-        chosen: who should serve it, best first.
-        candidates: all workers.
-        tie: as in `place`.
-        most: how many tries there are; at least 2.
-        origin: the worker that holds the prompt's KV cache, which cannot fetch it from itself: named after all others.
-    """
-    others = [worker for worker in any_order(candidates, tie=tie) if worker not in chosen and worker != origin]
-    if origin and origin not in chosen:
-        others.append(origin)
-    kept = chosen[: most - 1] if others else chosen[:most]
-    return (*kept, *others[: most - len(kept)])
+    return tuple(candidate.worker for candidate in _ordered(decode, _decode_load, tie))
 
 
 def any_order(candidates: Sequence[Candidate], *, tie: int) -> tuple[str, ...]:
@@ -116,7 +64,7 @@ def any_order(candidates: Sequence[Candidate], *, tie: int) -> tuple[str, ...]:
 
 
 def _requests(candidate: Candidate) -> tuple[float, float]:
-    return candidate.prefills_in_flight + candidate.decodes_in_flight + candidate.others_in_flight, 0.0
+    return candidate.prefills_in_flight + candidate.decodes_in_flight, 0.0
 
 
 def _no_prefill(failed: frozenset[str]) -> str:
@@ -129,14 +77,8 @@ def _prefill_load(candidate: Candidate) -> tuple[float, float]:
     return candidate.pending_prefill_tokens, candidate.prefills_in_flight
 
 
-def _decode_load(request: PlacementRequest) -> LoadKey:
-    def load(candidate: Candidate) -> tuple[float, float]:
-        known = candidate.decodes_in_flight
-        mean_context = candidate.decode_context_tokens / known if known else request.prompt_tokens
-        resident = candidate.decode_context_tokens + candidate.others_in_flight * mean_context
-        return resident, known + candidate.others_in_flight
-
-    return load
+def _decode_load(candidate: Candidate) -> tuple[float, float]:
+    return candidate.decode_context_tokens, candidate.decodes_in_flight
 
 
 def _ordered(candidates: list[Candidate], load: LoadKey, tie: int) -> list[Candidate]:
