@@ -72,20 +72,6 @@ class PerformanceModel:
         raise NotImplementedError
 
 
-def shared_transfer_s(model: PerformanceModel, *, tokens: int, others: int) -> float:
-    """Seconds to move a KV cache while so many others of the same size move over the link: the rate is divided evenly.
-
-    The fixed time of a transfer is not divided. A link that serves one after the other takes as long for the last.
-
-    Args:
-        model: the performance model.
-        tokens: tokens whose KV cache is moved, by each of the transfers.
-        others: transfers that share the link all the time; 0 is alone.
-    """
-    alone, twice = model.transfer_s(tokens=tokens), model.transfer_s(tokens=2 * tokens)
-    return alone + max(0, others) * (twice - alone)
-
-
 def prefill_s(model: PerformanceModel, *, prompt_tokens: int, cached_tokens: int = 0) -> float:
     """Seconds to compute a prompt alone on a worker, chunked by its token budget.
 

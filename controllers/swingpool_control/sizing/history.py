@@ -29,11 +29,6 @@ class Series:
     open_sum: float = 0.0
     open_count: int = 0
 
-    @property
-    def first_index(self) -> int:
-        """Number of the oldest step."""
-        return (self.open_index or 0) - len(self.values)
-
     def index(self, at_unix_s: float) -> int:
         """Return the number of the step that a moment lies in."""
         return math.floor(at_unix_s / self.step_s)

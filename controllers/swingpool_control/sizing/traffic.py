@@ -108,11 +108,6 @@ class Traffic:
         return self.requests_per_s * self.lengths.mean_prompt_tokens
 
     @property
-    def computed_tokens_per_s(self) -> float:
-        """Prompt tokens that must be computed."""
-        return self.prompt_tokens_per_s * (1.0 - self.cached_share)
-
-    @property
     def output_tokens_per_s(self) -> float:
         """Tokens that must be generated."""
         return self.requests_per_s * self.lengths.mean_output_tokens

@@ -1,6 +1,5 @@
 """Which points to measure, within what the worker and its user allow."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -113,8 +112,3 @@ def _geometric(first: int, last: int, factor: float) -> list[int]:
         found.append(round(value))
         value *= factor
     return sorted({*found, last}) if last >= first else []
-
-
-def tokens_in_flight(found: Iterable[Point]) -> int:
-    """Return the most KV cache that any of these points takes, for whoever asks before it begins."""
-    return max((one.prompt_tokens + one.sequences * (one.context_tokens + DECODE_ROOM) for one in found), default=0)

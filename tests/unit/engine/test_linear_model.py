@@ -17,7 +17,6 @@ from swingpool_control.engine.model import (
     decode_steps_added_s,
     prefill_s,
     prompt_batch,
-    shared_transfer_s,
 )
 
 MODELS = [profile.built_in(name).model() for name in profile.built_in_names()]
@@ -164,13 +163,3 @@ def test_nothing_in_no_time_is_refused() -> None:
 def test_it_is_a_performance_model() -> None:
     model: PerformanceModel = MODELS[0]
     assert isinstance(model, LinearModel)
-
-
-@given(tokens=st.integers(1, 100_000), others=st.integers(0, 50))
-def test_a_shared_link_is_divided_and_its_fixed_time_is_not(tokens: int, others: int) -> None:
-    for model in MODELS:
-        alone = model.transfer_s(tokens=tokens)
-        moved = alone - model.link_latency_s
-        shared = shared_transfer_s(model, tokens=tokens, others=others)
-        assert shared == pytest.approx(model.link_latency_s + (1 + others) * moved)
-        assert shared_transfer_s(model, tokens=tokens, others=-1) == alone

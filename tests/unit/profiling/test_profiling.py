@@ -18,7 +18,7 @@ from swingpool.profiling.estimate import (
     spread,
 )
 from swingpool.profiling.journal import Journal, JournalError
-from swingpool.profiling.plan import SHARE_OF_KV, Bounds, Kind, Point, points, tokens_in_flight
+from swingpool.profiling.plan import DECODE_ROOM, SHARE_OF_KV, Bounds, Kind, Point, points
 from swingpool.profiling.points import slowed_s, step_s, together
 from swingpool.profiling.result import link, spread_of_prompts
 from swingpool.profiling.target import Target, of_pod
@@ -38,8 +38,9 @@ BOUNDS = st.builds(
 def test_no_point_asks_for_more_than_is_allowed(bounds: Bounds, pair: bool) -> None:
     found = points(bounds, pair=pair)
     assert len(set(found)) == len(found)
-    assert tokens_in_flight(found) <= max(1, bounds.kv_capacity_tokens * SHARE_OF_KV)
     for point in found:
+        tokens = point.prompt_tokens + point.sequences * (point.context_tokens + DECODE_ROOM)
+        assert tokens <= max(1, bounds.kv_capacity_tokens * SHARE_OF_KV)
         assert point.sequences <= bounds.max_sequences
         assert max(point.prompt_tokens, point.context_tokens) <= bounds.max_prompt_tokens
         assert max(point.prompt_tokens, point.context_tokens) < bounds.longest
