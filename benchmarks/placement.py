@@ -281,4 +281,4 @@ def _spec(trace: Trace, prefill: int, pickers: int) -> InferenceClusterSpec:
 
 
 if __name__ == "__main__":
-    sys.exit(main("placement", measure, takes="six to fifteen minutes"))
+    sys.exit(main("placement", measure, takes="two to three minutes, or one on the compiled core"))
