@@ -1,9 +1,9 @@
 """Prompts that wait for a prefill worker, in the order in which they shall go.
 
 Classes of higher priority go first; among those of one priority and age the tenants' shares are kept level; within a
-tenant the prompt that is predicted to take least goes first, where what it has waited counts in its favour. Whoever has
-waited for the age of its class goes before all of them, in the order of arrival: so nobody starves, and none overtakes a
-prompt that is that old.
+tenant the prompt that is predicted to take least goes first, where what it has waited counts in its favour. Whoever
+has waited for the age of its class goes before all of them, in the order of arrival: so nobody starves, and a prompt
+that is that old is overtaken by none.
 """
 
 import math
