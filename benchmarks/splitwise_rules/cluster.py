@@ -1,7 +1,7 @@
 """A cluster of such machines under our timeline and router: transfers begin at once and never share a link.
 
-Machines and what runs them inherit from our engine and its runner, which compiled classes do not allow: this runs in plain
-Python alone.
+Machines and what runs them inherit from our engine and its runner, which compiled classes do not allow: this runs in
+plain Python alone.
 """
 
 import math
