@@ -23,11 +23,11 @@ from swingpool.picker.traffic import Traffic
 from swingpool.picker.worker import Worker
 from swingpool_control.resources.envoy import DECISION_PATHS
 from swingpool_control.resources.envoy_exchange import (
-    ATTRIBUTES,
-    EXT_PROC,
     PLACED,
     PLACED_SECOND_TRY_MS,
     PLACED_TO,
+    TOLD,
+    TOLD_BESIDE_BODY,
 )
 from tests.fuzz.strategies import BODIES, CONTENT_TYPES, HEADERS, JSON_VALUES, NAMED, PATHS, TRANSFER
 
@@ -112,10 +112,10 @@ def at_once(path: str, content_type: str, headers: Mapping[str, str], body: byte
     message.request_body.body = body
     message.request_body.end_of_stream = True
     told = {":path": path, "content-type": content_type, **headers}
-    fields = message.attributes[EXT_PROC].fields
-    for attribute, name in ATTRIBUTES.items():
+    fields = message.metadata_context.filter_metadata[TOLD].fields
+    for name in TOLD_BESIDE_BODY:
         if name in told:
-            fields[attribute].string_value = told[name]
+            fields[name].string_value = told[name]
     return bytes(message.SerializeToString())
 
 

@@ -5,7 +5,6 @@ holds the parameters that it answers with; the decode leg is the client's own re
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 Body = dict[str, Any]
@@ -30,19 +29,27 @@ COMPLETION_TOKENS = 16
 _NOT_IN_PREFILL = ("stream_options", "min_tokens", "logprobs", "top_logprobs")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestShape:
-    """What the picker needs to know of a request's body."""
+    """What the picker needs to know of a request's body.
 
-    stream: bool
-    text_bytes: int
-    """UTF-8 bytes of the prompt's text, roughly; 0 if the prompt is given as tokens."""
-    prompt_tokens: int
-    """Length of a prompt that is given as tokens; 0 if it is given as text."""
-    whole_because: str
-    """Why the request cannot be split between two workers; empty if it can."""
-    most_output_tokens: int | None
-    """What its answer may have at most; None if it says nothing of that, or wants several answers."""
+    Args:
+        stream: whether its answer comes token by token.
+        text_bytes: UTF-8 bytes of the prompt's text, roughly; 0 if the prompt is given as tokens.
+        prompt_tokens: length of a prompt that is given as tokens; 0 if it is given as text.
+        whole_because: why the request cannot be split between two workers; empty if it can.
+        most_output_tokens: what its answer may have at most; None if it says nothing of that, or wants several answers.
+    """
+
+    __slots__ = ("most_output_tokens", "prompt_tokens", "stream", "text_bytes", "whole_because")
+
+    def __init__(
+        self, *, stream: bool, text_bytes: int, prompt_tokens: int, whole_because: str, most_output_tokens: int | None
+    ) -> None:
+        self.stream = stream
+        self.text_bytes = text_bytes
+        self.prompt_tokens = prompt_tokens
+        self.whole_because = whole_because
+        self.most_output_tokens = most_output_tokens
 
 
 def shape_of(body: Mapping[str, Any], *, chat: bool) -> RequestShape:

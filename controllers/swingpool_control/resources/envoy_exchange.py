@@ -1,8 +1,8 @@
 """How Envoy asks the picker where a request goes, and does what that says.
 
-A generation is told of in one message, its body, with what the picker needs of the headers beside it; and answered in
-one. Envoy takes no headers from such an answer, so the answer's metadata say where to, and become headers here. Until
-the answer has come, the buffer filter keeps the headers from going on alone: the route's worker is chosen by them.
+A generation is told of in one message, its body, with what the picker needs of the headers beside it, as metadata; and
+answered in one. Envoy takes no headers from such an answer, so the answer's metadata say where to, and become headers
+here. Until the answer has come, the buffer filter keeps the headers from going on alone: they choose the worker.
 Other requests are told of by their headers first, since many have no body, and a body that is too large to be kept
 comes in pieces.
 """
@@ -21,10 +21,14 @@ from swingpool_control.resources.envoy_settings import (
 PREFILL_TIMEOUT_S = 600
 
 EXT_PROC = "envoy.filters.http.ext_proc"
+NOTE = "envoy.filters.http.header_to_metadata"
 BUFFER = "envoy.filters.http.buffer"
 
-ATTRIBUTES = {"request.path": ":path"} | {f"request.headers['{name}']": name for name in READ_HEADERS}
-"""What the picker is told beside a body, and the header that each stands for."""
+TOLD_BESIDE_BODY = (":path", *READ_HEADERS)
+"""Headers that the picker is told beside a body; of one of 8 KiB or more Envoy makes no metadata."""
+
+TOLD = "swingpool.told"
+"""Namespace of the metadata in which they are, by their names."""
 
 PLACED = "swingpool.placed"
 """Namespace of the metadata by which the picker answers."""
@@ -37,13 +41,14 @@ SECOND_TRY_AFTER = "x-envoy-upstream-rq-per-try-timeout-ms"
 
 def exchange_filters() -> list[Config]:
     """Return the filters that ask, in their order."""
-    return [_ext_proc(), _buffer(), _placement()]
+    return [_note(), _ext_proc(), _buffer(), _placement()]
 
 
 def told_at_once(route: Config) -> Config:
     """Return a route whose requests have a body, and are told of in one message."""
     gathered = {"@type": f"{TYPE}.extensions.filters.http.buffer.v3.BufferPerRoute", "buffer": _most_bytes()}
-    return _with(route, ext_proc=_processing_mode(headers="SKIP", body="BUFFERED"), more={BUFFER: gathered})
+    more = {NOTE: _told_beside_body(), BUFFER: gathered}
+    return _with(route, ext_proc=_processing_mode(headers="SKIP", body="BUFFERED"), more=more)
 
 
 def told_in_pieces(route: Config) -> Config:
@@ -70,6 +75,19 @@ def _per_route(override: Config) -> Config:
     return {"@type": f"{TYPE}.extensions.filters.http.ext_proc.v3.ExtProcPerRoute"} | override
 
 
+def _note() -> Config:
+    """Return what makes metadata of headers, on routes that ask for it."""
+    return {"name": NOTE, "disabled": True, "typed_config": _told_beside_body()}
+
+
+def _told_beside_body() -> Config:
+    rules = [
+        {"header": name, "on_header_present": {"metadata_namespace": TOLD, "key": name, "type": "STRING"}}
+        for name in TOLD_BESIDE_BODY
+    ]
+    return {"@type": f"{TYPE}.extensions.filters.http.header_to_metadata.v3.Config", "request_rules": rules}
+
+
 def _ext_proc() -> Config:
     return {
         "name": EXT_PROC,
@@ -82,8 +100,10 @@ def _ext_proc() -> Config:
             "mutation_rules": {"allow_envoy": True},
             "processing_mode": _processing_mode(headers="SEND", body="BUFFERED"),
             "forward_rules": {"allowed_headers": {"patterns": [{"exact": header} for header in TOLD_HEADERS]}},
-            "request_attributes": list(ATTRIBUTES),
-            "metadata_options": {"receiving_namespaces": {"untyped": [PLACED]}},
+            "metadata_options": {
+                "forwarding_namespaces": {"untyped": [TOLD]},
+                "receiving_namespaces": {"untyped": [PLACED]},
+            },
         },
     }
 

@@ -22,7 +22,7 @@ from envoy.service.ext_proc.v3.external_processor_pb2 import (
 from envoy.type.v3.http_status_pb2 import HttpStatus
 from google.protobuf.struct_pb2 import Struct, Value
 
-from swingpool.picker.flow import Route
+from swingpool.picker.handover import Route
 from swingpool.picker.replies import Reply
 from swingpool_control import names
 from swingpool_control.resources.envoy_exchange import PLACED, PLACED_SECOND_TRY_MS, PLACED_TO, SECOND_TRY_AFTER

@@ -9,7 +9,8 @@ from envoy.service.ext_proc.v3.external_processor_pb2 import HttpBody, HttpHeade
 from google.protobuf.message import DecodeError
 
 from swingpool.picker.answers import CONTINUE, NEXT, answer, placed, reply
-from swingpool.picker.flow import Flow, Incoming, Route
+from swingpool.picker.flow import Flow
+from swingpool.picker.handover import Incoming, Route
 from swingpool.picker.header_blocks import Headers
 from swingpool.picker.replies import Reply, bad_request, internal_error
 from swingpool.picker.rpc import Call
@@ -17,7 +18,7 @@ from swingpool.picker.scan import TransferScan
 from swingpool_control import names
 from swingpool_control.placement.openai import KV_TRANSFER
 from swingpool_control.resources.envoy import DECISION_PATHS, FORM_TYPE, PASSED_ON, STREAMED_ABOVE_BYTES
-from swingpool_control.resources.envoy_exchange import ATTRIBUTES, EXT_PROC
+from swingpool_control.resources.envoy_exchange import TOLD
 
 PROCESS = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 CHAT_PATH = "/v1/chat/completions"
@@ -79,10 +80,12 @@ class Exchange:
             self._pass(self._scan, message.request_body)
         elif message.HasField("request_body") and self._task is None:
             body = message.request_body.body
-            if self._headers is None:
-                self._answer_with(partial(self._decided, read_attributes(message), body), placed)
-            else:
+            if self._headers is not None:
                 self._answer_with(partial(self._outcome, self._headers, body), partial(answer, to_headers=False))
+            elif names.HEADER_REQUEST_ID in (told := read_beside_body(message)):
+                self._answer_with(partial(self._decided, told, body), placed)
+            else:  # Envoy gives an id to whoever has none; without it nobody would hear of the request's end
+                self._refuse(bad_request(f"{names.HEADER_REQUEST_ID} must be shorter than 8 KiB"))
 
     def _pass(self, scan: TransferScan, piece: HttpBody) -> None:
         if scan.finds(piece.body):
@@ -152,7 +155,10 @@ def decides(headers: Mapping[str, str]) -> bool:
 
 def _trace_parent(headers: Headers) -> str | None:
     """Return the span that Envoy gave its call, if it traces; the client's is among the request's own headers."""
-    return next((value.decode("latin-1") for name, value in headers if name == b"traceparent"), None)
+    for name, value in headers:
+        if name == b"traceparent":
+            return value.decode("latin-1")
+    return None
 
 
 def is_form(headers: Mapping[str, str]) -> bool:
@@ -171,7 +177,7 @@ def read_headers(message: HttpHeaders) -> dict[str, str]:
     return {one.key: one.value or one.raw_value.decode("latin-1") for one in message.headers.headers}
 
 
-def read_attributes(message: ProcessingRequest) -> dict[str, str]:
+def read_beside_body(message: ProcessingRequest) -> dict[str, str]:
     """Return what is told of a generation's headers beside its body."""
-    told = message.attributes[EXT_PROC].fields
-    return {ATTRIBUTES[key]: value.string_value for key, value in told.items() if key in ATTRIBUTES}
+    told = message.metadata_context.filter_metadata[TOLD].fields
+    return {name: told[name].string_value for name in told}

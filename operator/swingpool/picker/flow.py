@@ -9,7 +9,6 @@ import itertools
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,6 +17,7 @@ import orjson
 from swingpool.picker import body as bodies
 from swingpool.picker.desk import Desk
 from swingpool.picker.fleet import Fleet
+from swingpool.picker.handover import Incoming, Route
 from swingpool.picker.journal import Entry, Journal
 from swingpool.picker.leg import Computed, Failed, LegResult, PrefillClient, Refused
 from swingpool.picker.replies import Reply, overloaded, unavailable
@@ -54,45 +54,29 @@ _LEAST_QUEUED_BYTES = 16 * 1024
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Incoming:
-    """A request, as far as it is read."""
-
-    request_id: str
-    path: str
-    """Path and query."""
-    headers: Mapping[str, str]
-    """What the prefill leg passes on."""
-    body: bytes
-    kind: str = ""
-    """Name of its class, as it says; empty if it names none."""
-    tenant: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    """Let Envoy send the request on."""
-
-    hosts: tuple[str, ...]
-    """Where to, in the order of trying."""
-    body: bytes | None = None
-    """The new body; None leaves the client's."""
-    second_try_after_s: float = 0.0
-    """When Envoy asks a second worker too, if nothing of the first one's answer has come by then; 0 for never."""
-
-
-@dataclass(slots=True, kw_only=True)
 class _Request:
-    """A request in the middle of its way."""
+    """A request in the middle of its way; `changed` says that the body is not any more what the client sent."""
 
-    incoming: Incoming
-    body: dict[str, Any]
-    shape: openai.RequestShape
-    arrival: Arrival
-    ticket: Ticket
-    entry: Entry
-    changed: bool
-    """Whether the body is not any more what the client sent."""
+    __slots__ = ("arrival", "body", "changed", "entry", "incoming", "shape", "ticket")
+
+    def __init__(
+        self,
+        incoming: Incoming,
+        body: dict[str, Any],
+        shape: openai.RequestShape,
+        *,
+        arrival: Arrival,
+        ticket: Ticket,
+        entry: Entry,
+        changed: bool,
+    ) -> None:
+        self.incoming = incoming
+        self.body = body
+        self.shape = shape
+        self.arrival = arrival
+        self.ticket = ticket
+        self.entry = entry
+        self.changed = changed
 
 
 class Flow:
@@ -194,15 +178,7 @@ class Flow:
             reply = overloaded(refused.why, retry_after_s=refused.retry_after_s)
             self._log_refused(self._note(ticket, body, arrival, shape), reply, arrival)
             return reply
-        request = _Request(
-            incoming=incoming,
-            body=body,
-            shape=shape,
-            arrival=arrival,
-            ticket=ticket,
-            entry=entry,
-            changed=body is not said,
-        )
+        request = _Request(incoming, body, shape, arrival=arrival, ticket=ticket, entry=entry, changed=body is not said)
         there_is = self._take_room(len(incoming.body))
         try:
             outcome = await self._serve(request) if there_is else self._no_worker()

@@ -15,7 +15,8 @@ from envoy.service.ext_proc.v3.external_processor_pb2 import HttpHeaders, Proces
 
 from swingpool.picker.accesslog import AccessLog
 from swingpool.picker.extproc import Exchange, decides, is_form, is_large, read_headers
-from swingpool.picker.flow import Flow, Route
+from swingpool.picker.flow import Flow
+from swingpool.picker.handover import Route
 from swingpool.picker.replies import Reply, bad_request, not_found, too_large
 from swingpool.picker.rpc import Call
 from swingpool.picker.scan import TransferScan

@@ -14,14 +14,19 @@ TIMEOUT_S = 590.0
 """Just under what Envoy waits for the picker."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Computed:
-    """The prompt is computed."""
+    """The prompt is computed.
 
-    kv_transfer_params: dict[str, Any] | None
-    """How to fetch its KV cache; None if the worker keeps none."""
-    prompt_tokens: int
-    """The prompt's exact length; 0 if the worker did not say."""
+    Args:
+        kv_transfer_params: how to fetch its KV cache; None if the worker keeps none.
+        prompt_tokens: the prompt's exact length; 0 if the worker did not say.
+    """
+
+    __slots__ = ("kv_transfer_params", "prompt_tokens")
+
+    def __init__(self, *, kv_transfer_params: dict[str, Any] | None, prompt_tokens: int) -> None:
+        self.kv_transfer_params = kv_transfer_params
+        self.prompt_tokens = prompt_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

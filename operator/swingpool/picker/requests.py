@@ -7,7 +7,6 @@ heard any more (Envoy was killed) is forgotten.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from swingpool.picker.fleet import Fleet
 from swingpool.picker.journal import Entry
@@ -26,27 +25,62 @@ RELEASE_WITHIN_S = 2.0
 _LOOK_EVERY_S = 1.0
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
 class Generation:
-    """One request that a worker generates for."""
+    """One request that a worker generates for, from the moment when it is sent there.
 
-    request_id: str
-    worker: Worker
-    epoch: int
-    """The worker's role epoch when the request was sent."""
-    context_tokens: int
-    stream: bool
-    entry: Entry
-    sent_unix_s: float
-    told_s: float
-    """When Envoy last told of it, or it was sent; monotonic."""
-    moved_s: float = 0.0
-    """Predicted seconds in which its KV cache comes there; 0 once it has, or if none does."""
-    first_token_seen: bool = False
-    release: Callable[[], None] | None = None
-    """Frees the KV cache that waits for it, should its client leave before a worker has surely begun with it."""
-    note: Note | None = None
-    """For the request log, if there is one."""
+    Args:
+        request_id: of the request.
+        worker: where to.
+        context_tokens: its prompt's.
+        stream: whether its answer comes token by token.
+        entry: its place in the journal.
+        moved_s: predicted seconds in which its KV cache comes there; 0 if none does.
+        release: frees the KV cache that waits for it, should its client leave before a worker has surely begun with it.
+        note: for the request log, if there is one.
+    """
+
+    __slots__ = (
+        "context_tokens",
+        "entry",
+        "epoch",
+        "first_token_seen",
+        "moved_s",
+        "note",
+        "release",
+        "request_id",
+        "sent_unix_s",
+        "stream",
+        "told_s",
+        "worker",
+    )
+
+    def __init__(
+        self,
+        request_id: str,
+        worker: Worker,
+        *,
+        context_tokens: int,
+        stream: bool,
+        entry: Entry,
+        moved_s: float,
+        release: Callable[[], None] | None,
+        note: Note | None,
+    ) -> None:
+        self.request_id = request_id
+        self.worker = worker
+        self.epoch = worker.epoch
+        """The worker's role epoch when the request was sent."""
+        self.context_tokens = context_tokens
+        self.stream = stream
+        self.entry = entry
+        self.sent_unix_s = time.time()
+        self.told_s = time.monotonic()
+        """When Envoy last told of it, or it was sent."""
+        self.moved_s = moved_s
+        """0 once its KV cache has come."""
+        self.first_token_seen = False
+        self.release = release
+        self.note = note
 
     def fetched(self) -> None:
         """Account for the end of its transfer: its first token is there, or never will be."""
@@ -76,14 +110,11 @@ class Generations:
     ) -> None:
         """Follow a request that was just sent to a worker, and is accounted for there."""
         generation = Generation(
-            request_id=request_id,
-            worker=worker,
-            epoch=worker.epoch,
+            request_id,
+            worker,
             context_tokens=context_tokens,
             stream=stream,
             entry=entry,
-            sent_unix_s=time.time(),
-            told_s=time.monotonic(),
             moved_s=moved_s,
             release=release,
             note=note,

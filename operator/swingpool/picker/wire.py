@@ -38,13 +38,15 @@ class CutError(BrokenError):
     """The exchange was cut short from here."""
 
 
-@dataclass(frozen=True, slots=True)
 class Response:
     """A whole answer."""
 
-    status: int
-    content_type: str
-    body: bytes
+    __slots__ = ("body", "content_type", "status")
+
+    def __init__(self, status: int, content_type: str, body: bytes) -> None:
+        self.status = status
+        self.content_type = content_type
+        self.body = body
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,33 +124,26 @@ class HttpPool:
         """
         request = _request(address, path, body, headers)
         connection = self._kept(address)
-        if connection is not None:
+        while True:
+            kept = connection is not None
+            if connection is None:
+                connection = await _connect(address, tls)
             try:
-                return await self._exchange(address, connection, request, errand)
-            except CutError:
+                response = await connection.exchange(request, errand)
+            except (asyncio.CancelledError, CutError):
+                connection.leave(errand)
                 raise
-            except BrokenError:
-                if connection.heard:
+            except BaseException as failure:
+                connection.close()
+                if not kept or connection.heard or not isinstance(failure, BrokenError):
                     raise
-                # Closed by the worker while it was idle, most likely: a new connection tells.
-        return await self._exchange(address, await _connect(address, tls), request, errand)
-
-    async def _exchange(
-        self, address: str, connection: "_Connection", request: bytes, errand: Errand | None
-    ) -> Response:
-        try:
-            response = await connection.exchange(request, errand)
-        except (asyncio.CancelledError, CutError):
-            connection.leave(errand)
-            raise
-        except BaseException:
-            connection.close()
-            raise
-        if connection.reusable:
-            self._keep(address, connection)
-        else:
-            connection.close()
-        return response
+                connection = None  # closed by the worker while it was idle, most likely: a new one tells
+                continue
+            if connection.reusable:
+                self._keep(address, connection)
+            else:
+                connection.close()
+            return response
 
     def _keep(self, address: str, connection: "_Connection") -> None:
         now_s = asyncio.get_running_loop().time()
@@ -238,7 +233,8 @@ class _Connection(asyncio.Protocol):
             self._transport.write_eof()
             asyncio.get_running_loop().call_later(LINGER_S, self.close)
 
-    async def exchange(self, request: bytes, errand: Errand | None = None) -> Response:
+    def exchange(self, request: bytes, errand: Errand | None = None) -> "asyncio.Future[Response]":
+        """Send a request; its answer is the future's, which is a coroutine less on every request's way."""
         if self._transport is None or self._transport.is_closing():
             raise BrokenError("the connection broke")
         self.heard = False
@@ -249,7 +245,7 @@ class _Connection(asyncio.Protocol):
         if errand is not None:
             errand.begins(self._waiter)
         self._transport.write(request)
-        return await self._waiter
+        return self._waiter
 
     def _advance(self) -> None:
         """Take in what has come; finish the exchange once the answer is whole."""
@@ -296,14 +292,16 @@ class _Connection(asyncio.Protocol):
             waiter.set_exception(BrokenError(why))
 
 
-@dataclass(frozen=True, slots=True)
 class _Head:
-    status: int
-    content_type: str
-    length: int
-    chunked: bool
-    keep: bool
-    until_close: bool
+    __slots__ = ("chunked", "content_type", "keep", "length", "status", "until_close")
+
+    def __init__(self, status: int, content_type: str, *, length: int | None, chunked: bool, keep: bool) -> None:
+        self.status = status
+        self.content_type = content_type
+        self.length = length or 0
+        self.chunked = chunked
+        self.keep = keep
+        self.until_close = not chunked and length is None
 
 
 def _request(address: str, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
@@ -329,14 +327,8 @@ def _parse_head(head: bytes) -> _Head:
     if length is not None and not (length.isdigit() and int(length) <= MOST_BODY_BYTES):
         raise ValueError(f"a length of {length[:30]!r}")
     keep = fields.get(b"connection", b"close" if version == b"HTTP/1.0" else b"keep-alive").lower() != b"close"
-    return _Head(
-        status=code,
-        content_type=fields.get(b"content-type", b"application/json").decode("latin-1"),
-        length=int(length or 0),
-        chunked=chunked,
-        keep=keep,
-        until_close=not chunked and length is None,
-    )
+    content_type = fields.get(b"content-type", b"application/json").decode("latin-1")
+    return _Head(code, content_type, length=None if length is None else int(length), chunked=chunked, keep=keep)
 
 
 def _dechunked(received: bytearray) -> bytes | None:

@@ -26,6 +26,8 @@ ANSWER_FIRST_S = 0.05
 LONGEST_HANG_S = 86_400.0
 CRASH_CODE = 137
 """What a process that was killed for its memory ends with."""
+_MOST_HEAD_BYTES = 4 * 1024 * 1024
+"""Of a request's head: vLLM's own default, `--h11-max-incomplete-event-size`."""
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +70,8 @@ class WorkerProcess:
             handler_cancellation=True,
             keepalive_timeout=options.keep_alive_s,
             shutdown_timeout=1.0,
+            max_line_size=_MOST_HEAD_BYTES,
+            max_field_size=_MOST_HEAD_BYTES,
         )
         await runner.setup()
         try:

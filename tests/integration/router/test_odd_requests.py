@@ -197,3 +197,24 @@ async def test_a_header_that_is_no_text_is_refused(stand: Stand) -> None:
     answer = await exchange(stand, head + b"content-length: %d\r\n\r\n" % len(body) + body)
     assert b" 400 Bad Request\r\n" in answer
     assert b"not in UTF-8" in answer
+
+
+@pytest.mark.parametrize(
+    ("header", "status", "said"),
+    [
+        ("authorization", b" 200 OK", b'"text_completion"'),
+        ("path", b" 200 OK", b'"text_completion"'),
+        ("x-request-id", b" 400 Bad Request", b"x-request-id must be shorter than 8 KiB"),
+    ],
+)
+async def test_a_header_too_long_to_be_told_beside_a_body(
+    stand: Stand, header: str, status: bytes, said: bytes
+) -> None:
+    long = b"a" * 9000
+    body = json.dumps(completion()).encode()
+    first = b"POST /v1/completions%s HTTP/1.1\r\n" % (b"?q=" + long if header == "path" else b"")
+    more = b"" if header == "path" else header.encode() + b": " + long + b"\r\n"
+    head = b"host: a\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n" % len(body)
+    answer = await exchange(stand, first + head + more + b"\r\n" + body)
+    assert status in answer
+    assert said in answer

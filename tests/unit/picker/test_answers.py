@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swingpool.picker.answers import answer, placed, reply
-from swingpool.picker.flow import Route
+from swingpool.picker.handover import Route
 from swingpool.picker.replies import Reply
 from swingpool_control import names
 from swingpool_control.resources.envoy_exchange import PLACED, PLACED_SECOND_TRY_MS, PLACED_TO, SECOND_TRY_AFTER

@@ -9,7 +9,8 @@ from envoy.service.ext_proc.v3.external_processor_pb2 import ProcessingRequest, 
 
 from swingpool.picker import body, extproc, flow
 from swingpool.picker.fleet import Fleet
-from swingpool.picker.flow import Flow, Incoming, Route
+from swingpool.picker.flow import Flow
+from swingpool.picker.handover import Incoming, Route
 from swingpool.picker.journal import Journal
 from swingpool.picker.leg import PrefillClient
 from swingpool.picker.members import Member
@@ -95,4 +96,6 @@ async def test_a_body_that_turns_out_empty_passes() -> None:
     fleet = Fleet()
     fleet.publish([Member(pod="a", uid="a", address="a:8000", role="decode")])
     fleet.probed(next(iter(fleet.workers())), fault="")
-    assert await flow_of(fleet).carried(b"", is_json=True) == Route(hosts=("a:8000",))
+    route = await flow_of(fleet).carried(b"", is_json=True)
+    assert isinstance(route, Route)
+    assert (route.hosts, route.body, route.second_try_after_s) == (("a:8000",), None, 0.0)

@@ -53,7 +53,8 @@ def test_envoy_fills_by_whole_requests_at_the_rate(rate: float, burst: int) -> N
 def test_without_any_of_it_nothing_stands_between() -> None:
     config = bootstrap()
     filters = [one["name"] for one in _manager(config)["http_filters"]]
-    assert filters[:2] == ["envoy.filters.http.health_check", "envoy.filters.http.ext_proc"]
+    asked = ["envoy.filters.http.header_to_metadata", "envoy.filters.http.ext_proc"]
+    assert filters[:3] == ["envoy.filters.http.health_check", *asked]
     assert filters[-1] == "envoy.filters.http.router"
     assert not [name for name in filters if "api_key" in name or "ratelimit" in name]
     assert "transport_socket" not in config["static_resources"]["listeners"][0]["filter_chains"][0]
