@@ -1,8 +1,9 @@
 """Our router against vllm-router: requests per second, latency and processor time, before the same workers.
 
 The workers are stand-ins that take no time (`benchmarks.wire.canned`), behind the P/D handshake, with streamed answers
-of 64 tokens. Both routers are up all the time and are asked in short turns, and each turn of one is held against the
+of 64 tokens. Both routers are up at a time and are asked in short turns, and each turn of one is held against the
 other's beside it: the speed of a shared machine changes by a third within seconds, so that nothing else means anything.
+Both are started three times, since two starts of the same router may differ by a twentieth for as long as they run.
 Then many streams token by token: what a router adds to the delay of each token. At last two routers side by side, which
 share nothing: what a second one adds, and what each request takes then. The full run compiles our picker first, where
 there is a C compiler; the quick one takes what is compiled already. The picker says itself which it runs;
@@ -32,6 +33,8 @@ STREAM_RATE = 20.0
 STREAM_TOKENS = 160
 """Of each stream; 8 s at its rate."""
 
+Samples = dict[int, dict[str, list[dict[str, float]]]]
+"""By connections and router: what each turn found."""
 Start = Callable[[list[int], list[int]], AbstractContextManager[Router]]
 STARTS: dict[str, Start] = {"ours": stands.ours, "vllm-router": stands.theirs}
 
@@ -39,24 +42,39 @@ STARTS: dict[str, Start] = {"ours": stands.ours, "vllm-router": stands.theirs}
 def measure(run: harness.Run) -> None:
     if not run.quick:
         compile_picker(run)
-    seconds, turns = (0.5, 4) if run.quick else (1.5, 12)
-    found: dict[str, dict[int, dict[str, float]]] = {name: {} for name in STARTS}
-    over: dict[int, dict[str, float]] = {}
-    with stands.workers(2, 2) as (prefill, decode), ExitStack() as stack:
-        routers = {name: stack.enter_context(start(prefill, decode)) for name, start in STARTS.items()}
-        run.figures["compiled"] = routers["ours"].compiled
-        run.say(f"our picker is {'compiled' if routers['ours'].compiled else 'plain Python'}")
-        for connections in CONNECTIONS:
-            samples = in_turns(routers, connections, seconds=seconds, turns=turns)
-            for name, each in samples.items():
-                found[name][connections] = {key: median(one[key] for one in each) for key in each[0]}
-                found[name][connections]["wrong"] = sum(one["wrong"] for one in each)
-                say(run, name, connections, found[name][connections])
-            over[connections] = ratios(samples["ours"], samples["vllm-router"])
+    starts, seconds, turns = (1, 0.5, 4) if run.quick else (3, 1.5, 4)
+    samples: Samples = {connections: {name: [] for name in STARTS} for connections in CONNECTIONS}
+    with stands.workers(2, 2) as (prefill, decode):
+        for number in range(1, starts + 1):
+            with ExitStack() as stack:
+                routers = {name: stack.enter_context(start(prefill, decode)) for name, start in STARTS.items()}
+                run.figures["compiled"] = routers["ours"].compiled
+                run.say(f"start {number} of {starts}, our picker is {_kind(routers['ours'])}")
+                for connections, by_router in samples.items():
+                    for name, each in in_turns(routers, connections, seconds=seconds, turns=turns).items():
+                        by_router[name] += each
+    found = {
+        name: {connections: typical(by_router[name]) for connections, by_router in samples.items()} for name in STARTS
+    }
+    for connections in CONNECTIONS:
+        for name in STARTS:
+            say(run, name, connections, found[name][connections])
+    over = {connections: ratios(each["ours"], each["vllm-router"]) for connections, each in samples.items()}
     run.figures |= {"by_connections": found, "over_vllm_router": over}
     bars(run, found["ours"], over)
     streams(run, 50 if run.quick else 500)
-    replicas(run, turns * seconds / 3)
+    replicas(run, starts * turns * seconds / 3)
+
+
+def _kind(router: Router) -> str:
+    return "compiled" if router.compiled else "plain Python"
+
+
+def typical(samples: list[dict[str, float]]) -> dict[str, float]:
+    """Return the medians of the turns' figures; of wrong answers, how many there were in all."""
+    return {key: median(one[key] for one in samples) for key in samples[0]} | {
+        "wrong": sum(one["wrong"] for one in samples)
+    }
 
 
 def in_turns(
