@@ -4,10 +4,10 @@ The workers are stand-ins that take no time (`benchmarks.wire.canned`), behind t
 of 64 tokens. Both routers are up at a time and are asked in short turns, and each turn of one is held against the
 other's beside it: the speed of a shared machine changes by a third within seconds, so that nothing else means anything.
 Both are started three times, since two starts of the same router may differ by a twentieth for as long as they run.
-Then many streams token by token: what a router adds to the delay of each token. At last two routers side by side, which
-share nothing: what a second one adds, and what each request takes then. The full run compiles our picker first, where
-there is a C compiler; the quick one takes what is compiled already. The picker says itself which it runs;
-SWINGPOOL_CORE=python keeps to plain Python.
+Then many streams token by token, in as many turns: what a router adds to the delay of each token. At last two routers
+side by side, which share nothing: what a second one adds, and what each request takes then. The full run compiles our
+picker first, where there is a C compiler; the quick one takes what is compiled already. The picker says itself which it
+runs; SWINGPOOL_CORE=python keeps to plain Python.
 """
 
 import json
@@ -62,7 +62,7 @@ def measure(run: harness.Run) -> None:
     over = {connections: ratios(each["ours"], each["vllm-router"]) for connections, each in samples.items()}
     run.figures |= {"by_connections": found, "over_vllm_router": over}
     bars(run, found["ours"], over)
-    streams(run, 50 if run.quick else 500)
+    streams(run, 50 if run.quick else 500, turns=starts)
     replicas(run, starts * turns * seconds / 3)
 
 
@@ -140,34 +140,41 @@ def bars(run: harness.Run, ours: dict[int, dict[str, float]], over: dict[int, di
     run.at_most("wrong or failed answers of ours", sum(one["wrong"] for one in ours.values()), 0)
 
 
-def streams(run: harness.Run, count: int) -> None:
-    """Measure what each router adds to the delay of a token, against no router at all."""
-    seconds = STREAM_TOKENS / STREAM_RATE
+def streams(run: harness.Run, count: int, *, turns: int) -> None:
+    """Measure what each router adds to the delay of a token, against no router at all: the medians of some turns."""
+    every: dict[str, list[dict[str, float]]] = {name: [] for name in ("no router", *STARTS)}
     with stands.workers(2, 2, tokens_per_s=STREAM_RATE, tokens=STREAM_TOKENS) as (prefill, decode):
-        direct = load(decode[0], count, 0.1, STREAM_TOKENS)
-        p50, p99 = direct["token_p50_ms"], direct["token_p99_ms"]
-        run.say(f"{count} streams  no router    token p50 {p50:.2f} ms, p99 {p99:.2f} ms")
-        added: dict[str, dict[str, float]] = {}
-        for name, start in STARTS.items():
-            with start(prefill, decode) as router:
-                before = sum(router.cpu_s().values())
-                one = load(router.port, count, 0.1, STREAM_TOKENS)
-                cpu_share = (sum(router.cpu_s().values()) - before) / seconds
-            added[name] = {
-                "added_p50_ms": one["token_p50_ms"] - direct["token_p50_ms"],
-                "added_p99_ms": one["token_p99_ms"] - direct["token_p99_ms"],
-                "cpu_share": cpu_share,
-                "wrong": one["wrong"],
-            }
-            run.say(
-                f"{count} streams  {name:12s} adds p50 {added[name]['added_p50_ms']:.2f} ms, p99 "
-                f"{added[name]['added_p99_ms']:.2f} ms a token; {cpu_share:.2f} cores; wrong {one['wrong']:.0f}"
-            )
-    run.figures["streams"] = {"count": count, "tokens_per_s_each": STREAM_RATE, "no_router": direct, **added}
-    mine, other = added["ours"], added["vllm-router"]
+        for _ in range(turns):
+            direct = load(decode[0], count, 0.1, STREAM_TOKENS)
+            every["no router"].append(direct)
+            for name, start in STARTS.items():
+                with start(prefill, decode) as router:
+                    every[name].append(_streamed(router, count, direct))
+    found = {name: typical(each) for name, each in every.items()}
+    direct = found.pop("no router")
+    p50, p99 = direct["token_p50_ms"], direct["token_p99_ms"]
+    run.say(f"{count} streams  no router    token p50 {p50:.2f} ms, p99 {p99:.2f} ms")
+    for name, one in found.items():
+        run.say(
+            f"{count} streams  {name:12s} adds p50 {one['added_p50_ms']:.2f} ms, p99 {one['added_p99_ms']:.2f} ms a "
+            f"token; {one['cpu_share']:.2f} cores; wrong {one['wrong']:.0f}"
+        )
+    run.figures["streams"] = {"count": count, "tokens_per_s_each": STREAM_RATE, "no_router": direct, **found}
+    mine, other = found["ours"], found["vllm-router"]
     run.at_most("p99 that ours adds to a token's delay, over vllm-router's, ms", added_over(mine, other), 0.0)
     run.at_most("CPU of ours over vllm-router's, streaming", mine["cpu_share"] / max(1e-9, other["cpu_share"]), 1.0)
     run.at_most("wrong or failed streams of ours", mine["wrong"], 0)
+
+
+def _streamed(router: Router, count: int, direct: dict[str, float]) -> dict[str, float]:
+    before = sum(router.cpu_s().values())
+    one = load(router.port, count, 0.1, STREAM_TOKENS)
+    return {
+        "added_p50_ms": one["token_p50_ms"] - direct["token_p50_ms"],
+        "added_p99_ms": one["token_p99_ms"] - direct["token_p99_ms"],
+        "cpu_share": (sum(router.cpu_s().values()) - before) * STREAM_RATE / STREAM_TOKENS,
+        "wrong": one["wrong"],
+    }
 
 
 def added_over(ours: dict[str, float], theirs: dict[str, float]) -> float:
@@ -198,4 +205,4 @@ def replicas(run: harness.Run, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(harness.main("routing", measure, takes="about 4 minutes"))
+    sys.exit(harness.main("routing", measure, takes="about 7 minutes"))

@@ -82,7 +82,7 @@ def test_an_authorizer_stands_before_all_that_decides() -> None:
     )
     names_of = [one["name"] for one in _manager(config)["http_filters"]]
     first = ["envoy.filters.http.health_check", "envoy.filters.http.ext_authz", "swingpool.credentials"]
-    assert names_of[:4] == [*first, "envoy.filters.http.ext_proc"]
+    assert names_of[:5] == [*first, "envoy.filters.http.header_to_metadata", "envoy.filters.http.ext_proc"]
     asked = _manager(config)["http_filters"][1]["typed_config"]
     assert asked["failure_mode_allow"] is False
     assert "with_request_body" not in asked
