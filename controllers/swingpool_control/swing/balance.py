@@ -15,7 +15,7 @@ SHORT = 1.0
 """Load of a role from which on it is short."""
 
 SLACK = 0.8
-"""Load of a role under which a hot worker of it is skew."""
+"""Load of a role under which it is short no more, and a hot worker of it is skew: a load just at its limit sways."""
 
 HOT_WORKER = 1.5
 """Load of one worker by what it holds alone from which on it is hot."""
@@ -55,7 +55,10 @@ def judge(
     known = {item.role: item for item in before}
     found = []
     for role in ROLES:
-        state, worker = _state(role, [seat for seat in seats if seat.role == role], asked, loads[role])
+        was_short = role in known and known[role].state is State.SHORTAGE
+        short = loads[role] >= (SLACK if was_short else SHORT)
+        sitting = [seat for seat in seats if seat.role == role]
+        state, worker = (State.SHORTAGE, "") if short else _state(role, sitting, asked, loads[role])
         same = role in known and (known[role].state, known[role].worker) == (state, worker)
         since = known[role].since_unix_s if same else now_unix_s
         found.append(Balance(role=role, state=state, worker=worker, since_unix_s=since))
@@ -63,8 +66,7 @@ def judge(
 
 
 def _state(role: str, seats: Sequence[Seat], asked: Asked, load: float) -> tuple[State, str]:
-    if load >= SHORT:
-        return State.SHORTAGE, ""
+    """Return how a role is that is not short."""
     hottest = max(seats, key=lambda seat: (own_load(role, seat, asked), seat.uid), default=None)
     if hottest is not None and load < SLACK and len(seats) > 1 and own_load(role, hottest, asked) >= HOT_WORKER:
         return State.SKEW, hottest.uid

@@ -167,6 +167,16 @@ def test_one_hot_worker_is_skew_all_of_them_are_a_shortage(role: str) -> None:
         assert {item.since_unix_s for item in again} == {5.0}
 
 
+def test_a_load_that_sways_about_its_limit_is_one_shortage() -> None:
+    found: tuple[balance.Balance, ...] = ()
+    told = []
+    for at_s, of_prefill in enumerate((0.95, 1.02, 0.9, 1.1, 0.85, 0.79, 0.95)):
+        found = balance.judge((), NOTHING, {PREFILL: of_prefill, DECODE: 0.1}, found, now_unix_s=float(at_s))
+        told.append(next((one.state, one.since_unix_s) for one in found if one.role == PREFILL))
+    short = (State.SHORTAGE, 1.0)
+    assert told == [(State.ENOUGH, 0.0), short, short, short, short, (State.ENOUGH, 5.0), (State.ENOUGH, 5.0)]
+
+
 def test_computed_prompts_that_nobody_fetches_block_a_worker_and_a_long_one_under_way_does_not() -> None:
     full = ABLE.kv_tokens
     assert policy.is_blocked(ABLE, full, 2000.0)
