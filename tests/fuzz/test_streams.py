@@ -16,6 +16,7 @@ from swingpool.picker.requests import Generations
 from swingpool.picker.traffic import Traffic
 from swingpool.picker.wire import BrokenError, Errand, Response, _Connection
 from swingpool.telemetry.vllm_page import parse
+from tests.support.wire import said
 
 LINES = st.sampled_from(
     [
@@ -66,10 +67,6 @@ async def test_any_answer_is_one_or_is_broken(
     """However an answer is cut into pieces, what is made of it is the same."""
     outcomes = {await outcome(b"\r\n".join(answers), cuts if split else [], leaves, breaks) for split in (0, 1)}
     assert len(outcomes) == 1
-
-
-def said(response: Response) -> tuple[int, str, bytes]:
-    return response.status, response.content_type, response.body
 
 
 async def outcome(data: bytes, cuts: Sequence[int], leaves: bool, breaks: bool) -> tuple[int, str, bytes] | str:

@@ -133,12 +133,15 @@ class HttpPool:
             except (asyncio.CancelledError, CutError):
                 connection.leave(errand)
                 raise
-            except BaseException as failure:
+            except BrokenError:
                 connection.close()
-                if not kept or connection.heard or not isinstance(failure, BrokenError):
+                if not kept or connection.heard:
                     raise
                 connection = None  # closed by the worker while it was idle, most likely: a new one tells
                 continue
+            except BaseException:
+                connection.close()
+                raise
             if connection.reusable:
                 self._keep(address, connection)
             else:

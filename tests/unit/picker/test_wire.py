@@ -16,15 +16,12 @@ from swingpool.picker.wire import (
     _connect,
     _request,
 )
+from tests.support.wire import said
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Serve = Callable[[Script], Awaitable[str]]
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n"
 HELLO = (200, "text/plain", b"hello")
-
-
-def said(response: Response) -> tuple[int, str, bytes]:
-    return response.status, response.content_type, response.body
 
 
 @pytest.fixture
