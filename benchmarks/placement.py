@@ -128,7 +128,7 @@ def oracle(settings: PlacementSettings, engines: Engines) -> Placer:
     A prompt waits for the worker that has most of it as long as that saves any time at all.
     """
     dispatcher = Dispatcher(replace(settings, saving_weight=1e3, limits=NO_DEFLECTION))
-    dispatcher.roster.prefixes = Caches(engines)
+    dispatcher.roster.present.believed = Caches(engines)
     return dispatcher
 
 

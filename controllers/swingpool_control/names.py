@@ -27,6 +27,8 @@ LABEL_GENERATION = f"{GROUP}/kv-generation"
 
 LABEL_TLS = f"{GROUP}/tls"
 """On a worker pod: that it speaks TLS. Its value says nothing."""
+LABEL_KV_EVENTS = f"{GROUP}/kv-events"
+"""On a worker pod: that it publishes what its KV cache holds. Its value says nothing."""
 
 ROLE_PREFILL: Final = "prefill"
 ROLE_DECODE: Final = "decode"
@@ -55,6 +57,8 @@ FIELD_MANAGER_STATUS = "swingpool-status"
 PORT_WORKER = 8000
 PORT_SIDE_CHANNEL = 5600
 """NIXL's handshake port on a worker."""
+PORT_KV_EVENTS, PORT_KV_REPLAY = 5700, 5701
+"""Where a worker publishes what its KV cache holds, and where it tells again what it published."""
 PORT_ROUTER = 8080
 """Where Envoy listens in the router pod; the Service maps port 80 to it."""
 PORT_PICKER_GRPC = 9002

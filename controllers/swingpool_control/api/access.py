@@ -6,7 +6,14 @@ from typing import Annotated
 from pydantic import Field
 
 from swingpool_control.api.base import ApiModel
-from swingpool_control.api.quantities import DECIMAL_PATTERN, DecimalText, DnsName, ObjectName, PositiveDuration
+from swingpool_control.api.quantities import (
+    DECIMAL_PATTERN,
+    DecimalText,
+    DnsName,
+    Duration,
+    ObjectName,
+    PositiveDuration,
+)
 from swingpool_control.api.rules import LIST_SET, Rule, matches, rules
 
 _HOST = r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?"
@@ -72,6 +79,19 @@ class InferencePool(ApiModel):
             "one that is signed by itself will do."
         ),
     ]
+
+
+class KVEvents(ApiModel):
+    """Workers tell routers what their KV caches hold."""
+
+    tokenize_timeout: Annotated[
+        Duration,
+        Field(
+            description="How long a long prompt waits for a worker to say its tokens, by which it is looked up; "
+            "without them what lies where is estimated. 0s asks no worker: then only prompts that come as token ids "
+            "are looked up."
+        ),
+    ] = "100ms"
 
 
 class ApiKeys(ApiModel):

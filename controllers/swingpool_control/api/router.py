@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from swingpool_control.api.access import ApiKeys, Authorizer, InferencePool, RateLimit, Tls, WorkerTls
+from swingpool_control.api.access import ApiKeys, Authorizer, InferencePool, KVEvents, RateLimit, Tls, WorkerTls
 from swingpool_control.api.base import ApiModel
 from swingpool_control.api.quantities import Duration, LabelKey, LabelValue, PositiveDuration
 from swingpool_control.api.rules import NO_WRITTEN_DEFAULT, Rule, immutable, list_map, matches, rules
@@ -121,6 +121,12 @@ class BuiltInRouter(ApiModel):
             field=".authorizer",
             reason="FieldValueForbidden",
         ),
+        Rule(
+            cel="!has(self.kvEvents) || !has(self.workerTls)",
+            message="give at most one of kvEvents and workerTls: events carry prompts' token ids, and know no TLS",
+            field=".kvEvents",
+            reason="FieldValueForbidden",
+        ),
     )
 
     replicas: Annotated[int, Field(ge=1, le=64, description="Router pods.")] = 1
@@ -157,6 +163,14 @@ class BuiltInRouter(ApiModel):
         Field(
             description="TLS between router and workers, by which each knows the other. A change of it restarts both. "
             "KV cache goes from worker to worker by its connector's own ways. Default: plain HTTP."
+        ),
+    ] = None
+    kv_events: Annotated[
+        KVEvents | None,
+        Field(
+            description="Workers publish which blocks their KV caches hold, and every picker follows all of them: it "
+            "knows what lies where, whoever sent it there, instead of estimating it from what it sent itself. Anyone "
+            "who reaches the workers' ports can read prompts' token ids. Default: it is estimated."
         ),
     ] = None
     inference_pool: Annotated[

@@ -52,12 +52,12 @@ def cheapest(
 
     What its residents wait counts against it.
     """
-    holders = roster.prefixes.holders(ticket.hashes, now_s=now_s) if ticket.hashes else _NOBODY
+    holders = roster.present.tokens(ticket, now_s=now_s)
     split_s = _split_s(ticket, roster, holders, settings, now_s=now_s)
     best: Offer | None = None
     least_s = split_s
     for account in _asked(roster, holders, now_s=now_s):
-        there = ticket.cached(holders.get(account.worker, 0))
+        there = roster.present.among(holders, ticket, account.worker, now_s=now_s)
         offer = _offer(account, ticket, there, limits, settings, now_s=now_s, before_s=least_s)
         if offer is not None:
             best, least_s = offer, offer.done_s + settings.resident_weight * offer.wait_s
@@ -90,12 +90,13 @@ def _split_s(
     decoder = roster.decoders.top()
     if first is None or decoder is None:
         return 0.0
-    done_s = first.done_s(ticket.alone_s(first, holders.get(first.worker, 0)), now_s=now_s)
-    for worker, blocks in holders.items():
+    here = roster.present.among(holders, ticket, first.worker, now_s=now_s)
+    done_s = first.done_s(ticket.alone_s(first, here), now_s=now_s)
+    for worker, there in holders.items():
         holder = roster.get(worker)
         if holder is not None and holder.takes_prompts and holder is not first:
-            done_s = min(done_s, holder.done_s(ticket.alone_s(holder, blocks), now_s=now_s))
-    there = ticket.cached(holders.get(decoder.worker, 0))
+            done_s = min(done_s, holder.done_s(ticket.alone_s(holder, there), now_s=now_s))
+    there = roster.present.among(holders, ticket, decoder.worker, now_s=now_s)
     moved_s = decoder.model.transfer_s(tokens=ticket.tokens - there)
     moved_s += decoder.link_wait_s(done_s)
     return done_s + moved_s + 1.5 * decoder.step_s + 2 * settings.hop_s
@@ -120,7 +121,7 @@ def _offer(
         return None
     sequences, context = account.residents()
     begins_s = now_s + settings.hop_s + (account.step_s / 2 if sequences else 0.0)
-    alone_s = ticket.alone_s(account, there // ticket.block_tokens if there else 0)
+    alone_s = ticket.alone_s(account, there)
     if begins_s + alone_s * (1.0 + settings.resident_weight * sequences) >= before_s:
         return None  # at the very best; what follows costs more to find out
     model = account.model
@@ -157,6 +158,3 @@ def save(account: Account, limits: DeflectionLimits, *, now_s: float) -> None:
     account.over_left = min(MOST_SAVED, account.over_left + limits.over_share * passed_s / account.step_s)
     slack = 1.0 - account.step_s / limits.itl_s if account.step_s < limits.itl_s else 0.0
     account.spare_s = min(SPARED_OVER_S * slack, account.spare_s + slack * passed_s)
-
-
-_NOBODY: dict[str, int] = {}

@@ -111,8 +111,7 @@ class Dispatcher:
             return
         first = self.roster.openings.top()
         if first is not None:
-            holders = self.roster.prefixes.holders(ticket.hashes, now_s=now_s) if ticket.hashes else {}
-            ticket.estimate(first, max(holders.values(), default=0))
+            ticket.estimate(first, max(self.roster.present.tokens(ticket, now_s=now_s).values(), default=0))
         self._waiting.keep(ticket, first, now_s)
 
     def withdraw(self, ticket: Ticket) -> None:
@@ -122,7 +121,7 @@ class Dispatcher:
     def changed(self, account: Account, *, role: str, in_rotation: bool) -> None:
         """Take in a worker, or what has become of it."""
         if account.in_rotation and not in_rotation and role == account.role:
-            self.roster.prefixes.forget(account.worker)  # it has probably restarted
+            self.roster.present.forget(account.worker)  # it has probably restarted
         self.roster.update(account, role=role, in_rotation=in_rotation)
         if not account.takes_prompts:
             self._release_held(account)
@@ -261,8 +260,8 @@ class Dispatcher:
             elif chosen.opens_s <= now_s:
                 self._send(found, ticket, chosen, now_s)
             else:
-                blocks = self.roster.prefixes.depth(chosen.worker, ticket.hashes, now_s=now_s)
-                waiting.held.hold(ticket, chosen, chosen.slowness * ticket.alone_s(chosen, blocks))
+                there = self.roster.present.at(ticket, chosen.worker, now_s=now_s)
+                waiting.held.hold(ticket, chosen, chosen.slowness * ticket.alone_s(chosen, there))
 
     def _lend(self, found: list[Assignment], now_s: float) -> None:
         """Give what has waited long to workers of other pickers' parts that seem free, a prompt each."""
@@ -325,9 +324,10 @@ class Dispatcher:
 
     def _best(self, ticket: Ticket, account: Account, now_s: float) -> Account:
         """Return the open worker, or one for which it is better to wait: it has the prompt's beginning."""
-        if not ticket.hashes and not ticket.failed:
+        if not ticket.hashes and not ticket.chain and not ticket.failed:
             return account
-        holders = self.roster.prefixes.holders(ticket.hashes, now_s=now_s) if ticket.hashes else {}
+        present = self.roster.present
+        holders = present.tokens(ticket, now_s=now_s)
         asked = [account]
         if ticket.failed:
             asked += [one for one in self.roster.openings if one.worker not in ticket.failed][:_LOOK_AT]
@@ -337,7 +337,7 @@ class Dispatcher:
         for one in asked:
             if one.worker in ticket.failed or one.generation not in self.roster.generating:
                 continue
-            alone_s = ticket.alone_s(one, holders.get(one.worker, 0))
+            alone_s = ticket.alone_s(one, present.among(holders, ticket, one.worker, now_s=now_s))
             score_s = one.done_s(alone_s, now_s=now_s) + weight * alone_s
             if score_s < least_s:
                 best, least_s = one, score_s
@@ -380,8 +380,8 @@ class Dispatcher:
                 continue
             if account.generation not in self.roster.generating:
                 continue
-            blocks = self.roster.prefixes.depth(account.worker, ticket.hashes, now_s=now_s)
-            here_s = account.slowness * ticket.alone_s(account, blocks)
+            there = self.roster.present.at(ticket, account.worker, now_s=now_s)
+            here_s = account.slowness * ticket.alone_s(account, there)
             if now_s + (1.0 + weight) * here_s < begins_s + (1.0 + weight) * there_s:
                 held.release(ticket)
                 return ticket

@@ -6,7 +6,7 @@ from typing import Final
 from swingpool_control import names
 from swingpool_control.placement.account import Account, Leg
 from swingpool_control.placement.parts import Part
-from swingpool_control.placement.prefixes import Prefixes
+from swingpool_control.placement.present import Present
 from swingpool_control.placement.ranking import Ranking
 from swingpool_control.placement.settings import PlacementSettings
 from swingpool_control.placement.ticket import Ticket
@@ -25,7 +25,7 @@ class Roster:
     """
 
     def __init__(self, settings: PlacementSettings) -> None:
-        self.prefixes = Prefixes(ttl_s=settings.prefix_ttl_s)
+        self.present = Present(ttl_s=settings.prefix_ttl_s)
         self.openings = Ranking()
         """Prefill workers in rotation, by when they may get the next prompt; of other pickers' parts only those that
         are in this one's, too."""
@@ -107,7 +107,7 @@ class Roster:
             self.openings.drop(account)
             self.spare.drop(account)
             self._no_decoder(account)
-            self.prefixes.forget(account.worker)
+            self.present.forget(account.worker)
             self._changed = True
 
     def rank(self, account: Account) -> None:
@@ -150,8 +150,8 @@ class Roster:
     def prefill_sent(self, ticket: Ticket, account: Account, *, now_s: float) -> Leg:
         """Account for a prompt that goes to a prefill worker now."""
         uncached = ticket.tokens
-        if ticket.hashes:
-            uncached -= ticket.cached(self.prefixes.depth(account.worker, ticket.hashes, now_s=now_s))
+        if ticket.hashes or ticket.chain:
+            uncached -= self.present.at(ticket, account.worker, now_s=now_s)
             self.has_prefix(ticket, account, now_s=now_s)
         leg = account.prefill_sent(ticket.tokens, uncached, now_s=now_s, hop_s=self._settings.hop_s)
         self.rank(account)
@@ -185,16 +185,14 @@ class Roster:
 
     def decode_sent(self, ticket: Ticket, account: Account, *, now_s: float) -> None:
         """Account for a request that a worker generates for from now on."""
-        if ticket.hashes:
+        if ticket.hashes or ticket.chain:
             self.has_prefix(ticket, account, now_s=now_s)
         account.decode_sent(ticket.tokens)
         self.rank(account)
 
     def fetches(self, ticket: Ticket, account: Account, *, now_s: float) -> None:
         """Account for a request that a worker generates for, whose KV cache it fetches but for what lies there."""
-        there = 0
-        if ticket.hashes:
-            there = ticket.cached(self.prefixes.depth(account.worker, ticket.hashes, now_s=now_s))
+        there = self.present.at(ticket, account.worker, now_s=now_s)
         ticket.moved_s = account.model.transfer_s(tokens=ticket.tokens - there)
         account.transfer_sent(ticket.moved_s, now_s=now_s)
         self.decode_sent(ticket, account, now_s=now_s)
@@ -206,8 +204,8 @@ class Roster:
 
     def has_prefix(self, ticket: Ticket, account: Account, *, now_s: float) -> None:
         """Note that a worker will have a prompt's KV cache."""
-        most = account.model.kv_capacity_tokens // ticket.block_tokens
-        self.prefixes.used(account.worker, ticket.hashes, most_blocks=most, now_s=now_s)
+        capacity_tokens = account.model.kv_capacity_tokens
+        self.present.sent(ticket, account.worker, capacity_tokens=capacity_tokens, now_s=now_s)
 
     # Who generates
 
@@ -224,7 +222,8 @@ class Roster:
         """
         if self._changed:
             self._divide()
-        holders = self.prefixes.holders(ticket.hashes, now_s=now_s) if ticket.hashes else _NOBODY
+        present = self.present
+        holders = present.tokens(ticket, now_s=now_s)
         first = self.decoders.top()
         fits = first is not None and first is not origin and first.generation == origin.generation
         if fits and not holders and first is not None and first.link_free_s <= now_s:
@@ -239,7 +238,7 @@ class Roster:
         for account in asked:
             if account is origin or account.generation != origin.generation:
                 continue
-            there = ticket.cached(holders.get(account.worker, 0))
+            there = present.among(holders, ticket, account.worker, now_s=now_s)
             cost_s = account.link_wait_s(now_s) + account.model.transfer_s(tokens=ticket.tokens - there)
             cost_s += self.mean_output_tokens * account.decode_key
             if best is None or cost_s < least_s:
@@ -287,8 +286,6 @@ class Roster:
         found += others[: most - len(found)]
         return tuple(found)
 
-
-_NOBODY: dict[str, int] = {}
 
 ROLES = (names.ROLE_PREFILL, names.ROLE_DECODE)
 """Roles in which a worker gets requests."""

@@ -26,6 +26,8 @@ class Ticket:
         "_other_s",
         "arrived_s",
         "block_tokens",
+        "chain",
+        "chain_tokens",
         "failed",
         "hashes",
         "key",
@@ -62,6 +64,11 @@ class Ticket:
         self.tenant = tenant
         self.hashes = hashes if block_tokens > 0 else ()
         self.block_tokens = block_tokens
+        self.chain: tuple[int, ...] = ()
+        """Chain hashes of its exact blocks of tokens, by which workers' own word of their caches is looked up; none if
+        its tokens are not known."""
+        self.chain_tokens = 0
+        """Tokens under one of those."""
         self.whole_because = whole_because
         self.failed: frozenset[str] = frozenset()
         """Workers that failed its prefill already."""
@@ -85,9 +92,9 @@ class Ticket:
         self.serial = 0
         """Counts up each time that it is queued."""
 
-    def alone_s(self, account: Account, blocks: int) -> float:
-        """Return what a worker's model says that it takes alone, with so many of its blocks in the cache."""
-        uncached = self.tokens - self.cached(blocks) if blocks else self.tokens
+    def alone_s(self, account: Account, there: int) -> float:
+        """Return what a worker's model says that it takes alone, with so many of its tokens in the cache."""
+        uncached = self.tokens - there
         if uncached == self.uncached and account.pace.model is self.model:
             return self.work_s
         if uncached != self._other or account.pace.model is not self._other_model:
@@ -95,9 +102,9 @@ class Ticket:
             self._other_s = prompt_s(account.pace.model, self.tokens, uncached)
         return self._other_s
 
-    def estimate(self, account: Account, blocks: int) -> None:
-        """Note what it takes alone on the prefill worker that has most of it."""
-        self.uncached = self.tokens - self.cached(blocks) if blocks else self.tokens
+    def estimate(self, account: Account, there: int) -> None:
+        """Note what it takes alone on the prefill worker that has most of it, so many tokens."""
+        self.uncached = self.tokens - there
         self.model = account.pace.model
         self.work_s = prompt_s(self.model, self.tokens, self.uncached)
 

@@ -297,6 +297,7 @@ def _picker(owner: Owner, spec: InferenceClusterSpec, settings: RenderSettings) 
             *(("--profile-file", f"{PROFILE_DIRECTORY}/{reference.key}") if reference else ()),
             *_gateway_arguments(owner, spec),
             *_worker_tls_arguments(spec),
+            *_event_arguments(spec),
             *(("--authorizer",) if spec.router.built_in.authorizer else ()),
             *(("--otlp-traces-endpoint", spec.tracing.endpoint) if spec.tracing else ()),
         ],
@@ -306,7 +307,7 @@ def _picker(owner: Owner, spec: InferenceClusterSpec, settings: RenderSettings) 
             {"name": "state", "containerPort": names.PORT_PICKER_HTTP, "protocol": "TCP"},
             *_gateway_ports(spec),
         ],
-        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
+        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": _most_memory(spec)}},
         "securityContext": container_security_context(read_only_root=True),
         "readinessProbe": http_probe(path="/readyz", port="state", period_s=1, timeout_s=1, failures=2),
         "livenessProbe": liveness(path="/healthz", port="state", failures=3, stop_s=SETTLE_S + STOP_S),
@@ -331,10 +332,20 @@ def _worker_tls_arguments(spec: InferenceClusterSpec) -> tuple[str, ...]:
     return ("--worker-tls", worker_tls.ROUTER_DIRECTORY, "--worker-tls-name", wanted.server_name)
 
 
+def _event_arguments(spec: InferenceClusterSpec) -> tuple[str, ...]:
+    wanted = spec.router.built_in.kv_events
+    return () if wanted is None else ("--kv-events", "--tokenize-timeout", f"{seconds(wanted.tokenize_timeout):g}")
+
+
 def _gateway_ports(spec: InferenceClusterSpec) -> list[Manifest]:
     if spec.router.built_in.inference_pool is None:
         return []
     return [{"name": "gateway", "containerPort": names.PORT_PICKER_GATEWAY, "protocol": "TCP"}]
+
+
+def _most_memory(spec: InferenceClusterSpec) -> str:
+    """Return the picker's limit: what it knows of caches takes room, a workers' worth of blocks each."""
+    return "1Gi" if spec.router.built_in.kv_events is None else "4Gi"
 
 
 def _longest_request_s(spec: InferenceClusterSpec) -> int:

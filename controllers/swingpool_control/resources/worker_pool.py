@@ -19,7 +19,7 @@ from swingpool_control.resources.worker_volumes import (
     mounts,
     volumes,
 )
-from swingpool_control.vllm import images, probes, tls
+from swingpool_control.vllm import images, kv_events, probes, tls
 from swingpool_control.vllm.arguments import worker_arguments
 from swingpool_control.vllm.connector import generation, lease_s
 
@@ -120,6 +120,8 @@ def _role_labels(spec: InferenceClusterSpec, pool: Pool) -> dict[str, str]:
     labels = {names.LABEL_ROLE: role, names.LABEL_GENERATION: generation(spec)}
     if tls.wanted(spec):
         labels[names.LABEL_TLS] = "true"
+    if kv_events.published(spec, pool):
+        labels[names.LABEL_KV_EVENTS] = "true"
     if spec.router.type is RouterType.EXTERNAL:
         wanted = spec.router.external.role_labels
         labels[wanted.key] = wanted.prefill if role == names.ROLE_PREFILL else wanted.decode
@@ -139,6 +141,7 @@ def _container(owner: Owner, spec: InferenceClusterSpec, pool: Pool, settings: R
         "ports": [
             {"name": "http", "containerPort": names.PORT_WORKER, "protocol": "TCP"},
             {"name": "kv", "containerPort": names.PORT_SIDE_CHANNEL, "protocol": "TCP"},
+            *_event_ports(spec, pool),
         ],
         "resources": _resources(spec, pool),
         "securityContext": container_security_context(read_only_root=simulated),
@@ -149,6 +152,13 @@ def _container(owner: Owner, spec: InferenceClusterSpec, pool: Pool, settings: R
         "lifecycle": sleep_before_stop(SETTLE_S[spec.router.type]),
         "volumeMounts": mounts(spec),
     }
+
+
+def _event_ports(spec: InferenceClusterSpec, pool: Pool) -> list[Manifest]:
+    if not kv_events.published(spec, pool):
+        return []
+    ports = {"kv-events": names.PORT_KV_EVENTS, "kv-replay": names.PORT_KV_REPLAY}
+    return [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports.items()]
 
 
 def _image(spec: InferenceClusterSpec, pool: Pool, settings: RenderSettings) -> str:

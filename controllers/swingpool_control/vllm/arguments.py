@@ -9,7 +9,7 @@ from swingpool_control import names
 from swingpool_control.api.pools import CPU
 from swingpool_control.api.quantities import seconds
 from swingpool_control.api.v1alpha1 import EngineType, InferenceClusterSpec, Pool, SchedulingPolicy
-from swingpool_control.vllm import sleep, tls, traces
+from swingpool_control.vllm import kv_events, sleep, tls, traces
 from swingpool_control.vllm.connector import kv_transfer_config, version_of
 from swingpool_control.vllm.versions import Feature, has
 
@@ -20,7 +20,7 @@ PROFILE_DIRECTORY = "/etc/swingpool/profile"
 def worker_arguments(spec: InferenceClusterSpec, pool: Pool) -> list[str]:
     """Return the arguments of a pool's workers; the user's extra arguments come last."""
     arguments = [*_serving(spec), *_layout(pool), "--kv-transfer-config", kv_transfer_config(spec)]
-    arguments += traces.arguments(spec)
+    arguments += [*kv_events.arguments(spec, pool), *traces.arguments(spec)]
     if spec.engine.type is EngineType.SIMULATED:
         arguments += _simulation(spec, pool)
     return [*arguments, *pool.engine.extra_arguments]

@@ -32,7 +32,7 @@ def told() -> tuple[Simulation, Caches]:
     def placer(settings: PlacementSettings) -> Placer:
         made.append(Caches(engines))
         dispatcher = Dispatcher(settings)
-        dispatcher.roster.prefixes = made[0]
+        dispatcher.roster.present.believed = made[0]
         return dispatcher
 
     def make(given: Given) -> Static:
