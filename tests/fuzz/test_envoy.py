@@ -125,7 +125,9 @@ async def test_any_bytes_before_envoy(stand: Stand, session: aiohttp.ClientSessi
     assert stand.picker.poll() is None
     assert stand.envoy is not None
     assert stand.envoy.poll() is None
-    assert "could not be processed" not in stand.log("picker"), "no fault of the picker's own"
+    said = stand.log("picker")
+    assert "could not be processed" not in said
+    assert "fault of the picker's" not in said
 
 
 async def exchange(case: Case, stand: Stand, recorder: Recorder, named: Canary) -> None:
@@ -148,7 +150,9 @@ async def exchange(case: Case, stand: Stand, recorder: Recorder, named: Canary) 
     assert not named.heard, "nobody is asked whom a client has named"
     for request in (*recorder.legs, *recorder.served):
         assert not {name for name in request.headers if name in NAMING_HEADERS} - {"x-gateway-destination-endpoint"}
-        assert request.headers.get("x-gateway-destination-endpoint", "").startswith(("127.0.0.1:", "127.0.0.2:"))
+        where = request.headers.get("x-gateway-destination-endpoint", "")
+        # Of a generation without a body the picker is not told: any worker refuses it.
+        assert where.startswith(("127.0.0.1:", "127.0.0.2:")) or not (where or request.raw)
         check_body(request.raw, request.headers.get("content-type", ""))
 
 

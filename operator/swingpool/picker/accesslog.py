@@ -1,5 +1,6 @@
 """Envoy's access log, streamed to the picker: first tokens while requests run, and how they ended."""
 
+import logging
 from functools import lru_cache
 
 from envoy.data.accesslog.v3.accesslog_pb2 import (
@@ -9,13 +10,17 @@ from envoy.data.accesslog.v3.accesslog_pb2 import (
     ResponseFlags,
 )
 from envoy.service.accesslog.v3.als_pb2 import StreamAccessLogsMessage, StreamAccessLogsResponse
+from google.protobuf.message import DecodeError
 
+from swingpool.picker.accesslog_text import without_texts
 from swingpool.picker.request_log import RequestLog
 from swingpool.picker.requests import Generation, Generations
 from swingpool.picker.rpc import Call
 from swingpool.picker.traffic import Traffic
 from swingpool_control.figures import Unknown
 from swingpool_control.resources.envoy import TAG_FIRST_BODY_US
+
+log = logging.getLogger(__name__)
 
 STREAM = "/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs"
 
@@ -54,7 +59,7 @@ class AccessLog:
 
     def message(self, data: bytes) -> None:
         """Take a message of entries, serialised."""
-        for entry in StreamAccessLogsMessage.FromString(data).http_logs.log_entry:
+        for entry in _read(data).http_logs.log_entry:
             self.entry(entry)
 
     def broke_off(self) -> None:
@@ -128,6 +133,19 @@ class AccessLog:
         mean_s = generation.worker.mean_ttft_s
         if not isinstance(mean_s, Unknown):
             self._traffic.first_token(handed_over_s + mean_s)
+
+
+def _read(data: bytes) -> StreamAccessLogsMessage:
+    """Read a message; one that cannot be read is empty, since the stream of all others depends on it."""
+    try:
+        return StreamAccessLogsMessage.FromString(data)
+    except DecodeError:
+        pass  # most likely a client's path that is no UTF-8
+    try:
+        return StreamAccessLogsMessage.FromString(without_texts(data))
+    except (DecodeError, ValueError):
+        log.warning("Envoy told of requests in a way that cannot be read; they are forgotten after a while")
+        return StreamAccessLogsMessage()
 
 
 def _upstream(common: AccessLogCommon) -> str:

@@ -72,8 +72,11 @@ class GatewayExchange(Exchange):
         self._life.gone()
 
     def ended(self) -> None:
-        """Take note that the gateway says nothing more: it has the whole answer."""
-        self._life.gone()
+        """Take note that the gateway says nothing more: it has the whole answer, or nobody waits for one any more.
+
+        It ends its question in good order either way, at whatever point its client leaves.
+        """
+        self.gone()
         self._call.end()
 
     def _take(self, message: ProcessingRequest) -> None:

