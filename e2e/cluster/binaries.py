@@ -5,6 +5,7 @@ when one of those changes and never otherwise.
 """
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -56,6 +57,7 @@ MODULES = (
     Module(name="helm", programs={"helm": "helm.sh/helm/v4/cmd/helm"}, about="about two minutes"),
     Module(name="kind", programs={"kind": "sigs.k8s.io/kind"}, about="under a minute"),
     Module(name="pause", programs={"pause": "."}, about="seconds"),
+    Module(name="istio", programs={"istiod": "istio.io/istio/pilot/cmd/pilot-discovery"}, about="ten minutes"),
 )
 CONTROL_PLANE = ("kube-apiserver", "etcd", "kube-controller-manager")
 _FROM_ELSEWHERE = {"kube-apiserver", "etcd", "kube-controller-manager", "helm", "kind"}
@@ -82,6 +84,17 @@ def kubectl() -> Path:
     if found is None:
         raise ClusterError("kubectl is missing: run `make setup`")
     return Path(found)
+
+
+def source(module: str, dependency: str) -> Path:
+    """Return the folder with a pinned dependency's files, fetched if Go's cache lacks it. Raises ClusterError."""
+    if shutil.which("go") is None:
+        raise ClusterError(_GO_NEEDED.format(program=dependency))
+    command = ["go", "mod", "download", "-json", dependency]
+    done = subprocess.run(command, cwd=_MODULES / module, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ClusterError(f"{dependency} cannot be fetched: {_tail(done.stdout + done.stderr)}")
+    return Path(json.loads(done.stdout)["Dir"])
 
 
 def kubernetes_version() -> str:

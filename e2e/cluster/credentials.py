@@ -88,6 +88,14 @@ def kubeconfig(*, server: str, ca_file: Path, user: str, token: str) -> dict[str
     }
 
 
+def self_signed(directory: Path, name: str) -> tuple[Path, Path]:
+    """Make a certificate that vouches for itself, return its file and its key's. Needs openssl, or ClusterError."""
+    certificate, key = directory / f"{name}.crt", directory / f"{name}.key"
+    about = ("-nodes", "-newkey", "rsa:2048", "-days", "30", "-subj", f"/CN={name}")
+    _openssl("req", "-x509", *about, "-keyout", str(key), "-out", str(certificate))
+    return certificate, key
+
+
 def _openssl(*arguments: str) -> None:
     command = ["openssl", *arguments]
     try:

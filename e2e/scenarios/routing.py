@@ -11,7 +11,7 @@ from typing import Any
 
 from e2e.load.background import Load
 from e2e.load.leaving import leave
-from e2e.load.plan import Lengths, Phase, Plan
+from e2e.load.plan import Lengths, Phase
 from e2e.scenarios.scenario import Facts, Scenario
 from e2e.scenarios.stage import CLUSTER, MODEL, STAGE_NAMESPACE, Stage, check
 from e2e.system.install import NAMESPACE, RELEASE
@@ -47,29 +47,29 @@ def prefill_hung(stage: Stage) -> Facts:
 def prefill_errors(stage: Stage) -> Facts:
     """Let a prefill worker answer every request with 500."""
     victim = stage.workers(pool="prefill")[0]
-    with stage.traffic() as traffic, _fault([victim], kind="error", status=500):
+    with stage.traffic() as traffic, fault([victim], kind="error", status=500):
         traffic.wait_sent(60)
     return traffic.facts
 
 
 def prefill_forgets(stage: Stage) -> Facts:
     """Let prefill workers keep nothing; prompts must be computed again where their tokens are generated."""
-    before = _router_total(stage, _KEPT_NOTHING)
-    with stage.traffic() as traffic, _fault(stage.workers(role=names.ROLE_PREFILL), kind="forget"):
+    before = router_total(stage, _KEPT_NOTHING)
+    with stage.traffic() as traffic, fault(stage.workers(role=names.ROLE_PREFILL), kind="forget"):
         wait_until(
             "legs without parameters",
-            lambda: _router_total(stage, _KEPT_NOTHING),
+            lambda: router_total(stage, _KEPT_NOTHING),
             lambda found: found > before,
             limit_s=60,
         )
         traffic.wait_sent(30)
-    return {**traffic.facts, "legs_without_transfer": _router_total(stage, _KEPT_NOTHING) - before}
+    return {**traffic.facts, "legs_without_transfer": router_total(stage, _KEPT_NOTHING) - before}
 
 
 def decode_killed(stage: Stage) -> Facts:
     """Kill a decode worker that holds requests, streams among them, of which no token has come."""
     victim, *others = stage.workers(role=names.ROLE_DECODE)
-    with _fault([victim], kind="slow", factor=5000), _burst(stage) as records:
+    with fault([victim], kind="slow", factor=5000), burst(stage) as records:
         held = wait_for(
             f"{victim.name} to be given requests", lambda: _seen(stage, victim, "decodes_in_flight"), limit_s=30,
             every_s=0.02,
@@ -85,15 +85,15 @@ def decode_killed(stage: Stage) -> Facts:
 def pickers_killed(stage: Stage) -> Facts:
     """Kill every picker while it holds requests: Envoy must send each of those to a worker by itself."""
     computing = stage.workers(role=names.ROLE_PREFILL)
-    with _burst(stage) as records, _fault(computing, kind="slow", factor=300):
+    with burst(stage) as records, fault(computing, kind="slow", factor=300):
         held = wait_until(
             "prompts to be computed",
-            lambda: sum(_seen(stage, one, "prefills_in_flight") for one in computing),
+            lambda: prompts_held(stage, computing),
             lambda found: found >= len(computing),
             limit_s=30,
             every_s=0.02,
         )
-        pods = _routers(stage)
+        pods = routers(stage)
         for pod in pods:
             stage.system.cluster.kill_container(pod.namespace, pod.name, "picker", signal.SIGKILL)
     check(records, may_fail_after_first_token=False)
@@ -144,23 +144,28 @@ def _seen(stage: Stage, worker: Pod, what: str) -> int:
     return int(stage.seen_by_router(worker.name).get(what) or 0)
 
 
-def _routers(stage: Stage) -> list[Pod]:
+def prompts_held(stage: Stage, workers: Sequence[Pod]) -> int:
+    """Return how many prompts the router knows these workers to compute."""
+    return sum(_seen(stage, one, "prefills_in_flight") for one in workers)
+
+
+def routers(stage: Stage) -> list[Pod]:
+    """Return the router's pods."""
     labels = {names.LABEL_CLUSTER: CLUSTER, names.LABEL_COMPONENT: names.COMPONENT_ROUTER}
     return [pod for pod in stage.system.kube.pods(namespace=STAGE_NAMESPACE, labels=labels) if not pod.deleting]
 
 
 @contextmanager
-def _burst(stage: Stage) -> Iterator[list[Any]]:
+def burst(stage: Stage) -> Iterator[list[Any]]:
     """Send some requests at once; after the block the list holds what became of them."""
-    plan = Plan(url=stage.url, model=MODEL, phases=(BURST,), seed=int(time.time()))
     records: list[Any] = []
-    with Load(plan, stage.out / "load") as load:
+    with Load(stage.plan(BURST), stage.out / "load") as load:
         yield records
         records += load.wait()
 
 
 @contextmanager
-def _fault(workers: Sequence[Pod], **fault: Any) -> Iterator[None]:
+def fault(workers: Sequence[Pod], **fault: Any) -> Iterator[None]:
     """Give workers a fault while the block runs."""
     for worker in workers:
         _ask(worker, "POST", fault)
@@ -192,8 +197,9 @@ def _worker_total(stage: Stage, series: re.Pattern[str]) -> float:
     return sum(float(value) for page in pages for value in series.findall(page))
 
 
-def _router_total(stage: Stage, series: re.Pattern[str]) -> float:
-    pages = (_open(f"http://{pod.address}:{names.PORT_PICKER_HTTP}/metrics") for pod in _routers(stage))
+def router_total(stage: Stage, series: re.Pattern[str]) -> float:
+    """Return the sum of a metric over the router's pods."""
+    pages = (_open(f"http://{pod.address}:{names.PORT_PICKER_HTTP}/metrics") for pod in routers(stage))
     return sum(float(value) for page in pages for value in series.findall(page))
 
 

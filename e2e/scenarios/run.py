@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from e2e.scenarios import allswing, calm, changes, clients, explaining, failures, impossible, routing
+from e2e.scenarios import allswing, calm, changes, clients, explaining, failures, gateways, impossible, routing
 from e2e.scenarios.guard import Guard
 from e2e.scenarios.scenario import Facts, Scenario
 from e2e.scenarios.stage import STAGE_NAMESPACE, Stage
@@ -24,6 +24,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *failures.SCENARIOS,
     *routing.SCENARIOS,
     *clients.SCENARIOS,
+    *gateways.SCENARIOS,
     *impossible.SCENARIOS,
     *allswing.SCENARIOS,
     *calm.SCENARIOS,

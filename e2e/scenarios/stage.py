@@ -71,6 +71,8 @@ class Stage:
     out: Path
     quick: bool
     url: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    """What clients send with every request."""
 
     def settle(self) -> None:
         """Bring the baseline back, and wait until it serves with all its workers."""
@@ -138,6 +140,10 @@ class Stage:
         assert found is not None, f"{pod.name} is gone"
         self.system.cluster.kill_container(pod.namespace, pod.name, found["spec"]["containers"][0]["name"], number)
 
+    def plan(self, phase: Phase) -> Plan:
+        """Return a run of one phase against the address that clients use."""
+        return Plan(url=self.url, model=MODEL, phases=(phase,), seed=int(time.time()), headers=self.headers)
+
     @contextmanager
     def traffic(self, phase: Phase = STEADY, *, may_fail_after_first_token: bool = False) -> Iterator[Traffic]:
         """Send load while the block runs, and assert that no request failed.
@@ -146,7 +152,7 @@ class Stage:
             phase: the load.
             may_fail_after_first_token: allow what cannot be saved: an error, soon and clear, of an answer half given.
         """
-        plan = Plan(url=self.url, model=MODEL, phases=(phase,), seed=int(time.time()))
+        plan = self.plan(phase)
         with Load(plan, self.out / "load") as load:
             traffic = Traffic(load)
             traffic.wait_sent(10)
