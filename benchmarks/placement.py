@@ -28,7 +28,7 @@ from swingpool_control.placement.dispatcher import Dispatcher
 from swingpool_control.placement.limits import NO_DEFLECTION
 from swingpool_control.placement.settings import PlacementSettings
 from swingpool_control.placement.work import Pace, prompt_s
-from swingpool_control.simulation.caches import Caches
+from swingpool_control.simulation.caches import Caches, ToldCaches
 from swingpool_control.simulation.cluster import Simulation
 from swingpool_control.simulation.outcome import Outcome
 from swingpool_control.simulation.placer import Placer
@@ -120,6 +120,13 @@ def measure(run: Run) -> None:
 def live(settings: PlacementSettings, _: Engines) -> Placer:
     """Return ours, as the live router has it."""
     return Dispatcher(settings)
+
+
+def told(settings: PlacementSettings, engines: Engines) -> Placer:
+    """Return ours, as the live router has it where workers publish what their caches hold."""
+    dispatcher = Dispatcher(settings)
+    dispatcher.roster.present.believed = ToldCaches(engines)
+    return dispatcher
 
 
 def oracle(settings: PlacementSettings, engines: Engines) -> Placer:

@@ -20,7 +20,7 @@ from e2e.system.session import session
 from e2e.system.waiting import NotInTimeError
 from e2e.vllm import environment as environments
 from e2e.vllm import kubernetes as pods
-from e2e.vllm.checks import contract, deaths, exact, limits, sleep, upgrade
+from e2e.vllm.checks import contract, deaths, events, exact, limits, sleep, upgrade
 from e2e.vllm.environment import VLLMEnvironment
 from e2e.vllm.finding import Finding
 from e2e.vllm.server import NIXL, ServerError, ServerOptions
@@ -65,6 +65,14 @@ async def _killed(stand: Stand, quick: bool) -> list[Finding]:
     return await deaths.killed(stand, prefill=SMALL, known=WORKERS[1], fresh=WORKERS[2])
 
 
+async def _events(stand: Stand, quick: bool) -> list[Finding]:
+    del quick
+    try:
+        return await events.check(stand)
+    finally:
+        await asyncio.to_thread(stand.stop, events.NAME)  # memory
+
+
 async def _upgrade(stand: Stand, quick: bool) -> list[Finding]:
     del quick
     await asyncio.to_thread(stand.stop, *(name for name in stand.servers if name not in WORKERS[:2]))  # memory
@@ -82,12 +90,16 @@ CHECKS: dict[str, Check] = {
     "exact": _exact,
     "stopped": _stopped,
     "limits": _limits,
+    "events": _events,
     "killed": _killed,
     "upgrade": _upgrade,
 }
 """In the order in which they can follow one another: each leaves the workers that the next one needs."""
 
 QUICK = ("exact",)
+
+ALONE = ("events",)
+"""Checks that need none of them."""
 
 
 @click.command(help=__doc__)
@@ -131,7 +143,8 @@ def main(names: tuple[str, ...], quick: bool, kubernetes: bool, only_install: bo
 def _here(environment: VLLMEnvironment, names: Sequence[str], *, quick: bool, say: Progress) -> Iterator[Finding]:
     """Yield what is found with Envoy, the picker and three servers on loopback."""
     with Stand(environment, OUT, say) as stand:
-        stand.start(*(ServerOptions(name=name) for name in WORKERS))
+        if any(name not in ALONE for name in names):
+            stand.start(*(ServerOptions(name=name) for name in WORKERS))
         for name in names:
             say(f"check {name}")
             yield from asyncio.run(CHECKS[name](stand, quick))

@@ -43,6 +43,8 @@ class WorkerProcess:
     deleting: bool = False
     tls: str = ""
     """Directory of its certificate within the stand's; empty for plain HTTP."""
+    events_port: int = field(default_factory=free_port)
+    replay_port: int = field(default_factory=free_port)
     asleep: str = ""
     """The manager's mark on its pod."""
 
@@ -68,6 +70,8 @@ class Stand:
     worker_tls: Path | None = None
     """Holds `worker` and `client`: the certificates by which workers and router know each other; None for none."""
     worker_tls_name: str = "worker"
+    kv_events: bool = False
+    """Whether workers tell what their KV caches hold, and the picker follows that."""
     tenant_limit: TenantLimit | None = None
     authorizer: AuthorizerService | None = None
     """Whom Envoy asks about requests; None for nobody."""
@@ -79,6 +83,8 @@ class Stand:
     worker_names: tuple[tuple[str, str], ...] = (
         ("p0", "prefill"), ("p1", "prefill"), ("d0", "decode"), ("d1", "decode"),
     )  # fmt: skip
+    worker_arguments: tuple[str, ...] = ()
+    """Further ones."""
     picker: subprocess.Popen[bytes] | None = None
     envoy: subprocess.Popen[bytes] | None = None
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -153,6 +159,13 @@ class Stand:
         self.list_workers()
 
     def _worker_arguments(self, worker: WorkerProcess) -> list[str]:
+        if self.kv_events:
+            config = {
+                "enable_kv_cache_events": True,
+                "endpoint": f"tcp://*:{worker.events_port}",
+                "replay_endpoint": f"tcp://*:{worker.replay_port}",
+            }
+            return ["--kv-events-config", json.dumps(config), *self.worker_arguments]
         if not worker.tls:
             return []
         own = self.directory / worker.tls
@@ -185,6 +198,7 @@ class Stand:
                 *self._gateway_arguments(),
                 *self._worker_tls_arguments(),
                 *(("--authorizer",) if self.authorizer else ()),
+                *(("--kv-events", "--tokenize-timeout", "2") if self.kv_events else ()),
             ],
             compiled.environment(),
         )
@@ -271,6 +285,8 @@ class Stand:
                 "deleting": w.deleting,
                 "tls": bool(w.tls),
                 "asleep": w.asleep,
+                "kv_events": f"127.0.0.1:{w.events_port}" if self.kv_events else "",
+                "kv_replay": f"127.0.0.1:{w.replay_port}" if self.kv_events else "",
             }
             for w in self.workers.values()
         ]

@@ -112,6 +112,37 @@ class BlockPool:
             del self._block_of[block_hash]
 
 
+class ToldPool(BlockPool):
+    """Blocks of a worker that tells which of them can be found."""
+
+    def __init__(self, total: int) -> None:
+        super().__init__(total)
+        self._changes: list[tuple[Hashable | None, bool]] = []
+
+    def take_changes(self) -> list[tuple[Hashable | None, bool]]:
+        """Return what changed since the last call: hashes, each with whether it can be found now; None is all."""
+        changes, self._changes = self._changes, []
+        return changes
+
+    def remember(self, block: int, block_hash: Hashable) -> None:
+        """Make a held, full block findable; a second block of the same content stays unnamed."""
+        known = block_hash in self._block_of
+        super().remember(block, block_hash)
+        if not known and block_hash in self._block_of:
+            self._changes.append((block_hash, True))
+
+    def forget_all(self) -> None:
+        """Make no block findable any more; those that are held stay so."""
+        super().forget_all()
+        self._changes.append((None, False))
+
+    def _forget(self, block: int) -> None:
+        block_hash = self._hash_of.get(block)
+        super()._forget(block)
+        if block_hash is not None:
+            self._changes.append((block_hash, False))
+
+
 class UnnamedPool(BlockPool):
     """The blocks of a worker that shares no prefixes: only their number counts, so that is all it keeps."""
 

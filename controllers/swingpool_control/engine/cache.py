@@ -1,6 +1,6 @@
 """A worker's KV cache as its sequences hold it: blocks for their tokens, shared by prefix, kept under leases."""
 
-from swingpool_control.engine.blocks import BlockPool, UnnamedPool
+from swingpool_control.engine.blocks import BlockPool, ToldPool, UnnamedPool
 from swingpool_control.engine.leases import Leases
 from swingpool_control.engine.sequence import Sequence
 from swingpool_control.engine.work import Limits
@@ -20,7 +20,7 @@ class Cache:
     def __init__(self, limits: Limits, *, counted: bool) -> None:
         if counted and limits.prefix_caching:
             raise ValueError("blocks without names cannot be found by prefix: turn prefix_caching off")
-        self.pool = (UnnamedPool if counted else BlockPool)(limits.total_blocks)
+        self.pool = _pool(limits, counted=counted)
         self.counted = counted
         self.leases = Leases(limits.lease_s)
         self._block_size = limits.block_size
@@ -101,3 +101,9 @@ class Cache:
             return False
         self.pool.release(lease.blocks, lease.held)
         return True
+
+
+def _pool(limits: Limits, *, counted: bool) -> BlockPool:
+    if counted:
+        return UnnamedPool(limits.total_blocks)
+    return ToldPool(limits.total_blocks) if limits.told else BlockPool(limits.total_blocks)

@@ -37,6 +37,8 @@ class Limits:
     prefix_caching: bool = True
     by_priority: bool = False
     """Whether the smallest priority goes first, as in vLLM's priority scheduling; else who came first."""
+    told: bool = False
+    """Whether it is noted which blocks can be found by prefix, for whoever tells of it."""
 
     def __post_init__(self) -> None:
         """Refuse an engine that could do nothing."""

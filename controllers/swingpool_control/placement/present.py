@@ -6,7 +6,8 @@ was sent probably is. A worker of which all is known has what it told of, and wh
 
 from typing import Final
 
-from swingpool_control.placement.cache_events import CacheEvent
+from swingpool_control.placement.cache_events import CacheEvent, Key, Stored
+from swingpool_control.placement.chains import TOKEN_BYTES, packed
 from swingpool_control.placement.prefixes import Prefixes
 from swingpool_control.placement.promised import Promised
 from swingpool_control.placement.ticket import Ticket
@@ -37,10 +38,30 @@ class Present:
 
     def take(self, worker: str, event: CacheEvent) -> None:
         """Take in what a worker tells next."""
-        if self.told is not None:
-            last = self.told.take(worker, event)
-            if last:
-                self._promised.kept(worker, last)
+        told = self.told
+        if told is None:
+            return
+        if isinstance(event, Stored) and event.parent is not None and not told.has(worker, event.parent):
+            self._learn_parent(told, worker, event, event.parent)
+        last = told.take(worker, event)
+        if last:
+            self._promised.kept(worker, last)
+
+    def _learn_parent(self, told: Told, worker: str, event: Stored, parent: Key) -> None:
+        """Find out what a block holds that was told of before anyone listened: a prompt that was sent there shows it.
+
+        The worker computed what follows it there, so it had found it, and all before it. That two prompts go on alike
+        after different beginnings, block by block, is taken to be chance; a worker of which this is asked is not one of
+        which all is known.
+        """
+        raw, width = packed(event.tokens), TOKEN_BYTES * event.block_tokens
+        if raw is None or len(raw) < width * len(event.keys):
+            return
+        extras = event.extras or ("",) * len(event.keys)
+        blocks = [(raw[at * width : (at + 1) * width], extra) for at, extra in enumerate(extras)]
+        before = self._promised.before(worker, blocks)
+        if before:
+            told.adopt(worker, parent, before)
 
     def begin(self, worker: str, *, missing: str = "") -> None:
         """Follow what a worker tells from now on; see `Told.begin`."""
@@ -60,7 +81,7 @@ class Present:
         return self._with_told(told, ticket, now_s=now_s)
 
     def _with_told(self, told: Told, ticket: Ticket, *, now_s: float) -> dict[str, int]:
-        size, most = ticket.chain_tokens, ticket.tokens - 1
+        size, most = ticket.chain_tokens, _most(ticket)
         found = {worker: min(blocks * size, most) for worker, blocks in told.holders(ticket.chain).items()}
         for worker, blocks in self._promised.depths(ticket.chain, now_s=now_s).items():
             if blocks * size > found.get(worker, 0):
@@ -79,7 +100,7 @@ class Present:
                 return 0
             return ticket.cached(self.believed.depth(worker, ticket.hashes, now_s=now_s))
         blocks = max(told.depth(worker, ticket.chain), self._promised.depth(worker, ticket.chain, now_s=now_s))
-        there = min(blocks * ticket.chain_tokens, ticket.tokens - 1)
+        there = min(blocks * ticket.chain_tokens, _most(ticket))
         if ticket.hashes and not told.knows(worker):
             there = max(there, ticket.cached(self.believed.depth(worker, ticket.hashes, now_s=now_s)))
         return there
@@ -118,3 +139,8 @@ class Present:
         """Forget what was sent to a worker that is gone, or has probably restarted: what it tells, it tells itself."""
         self.believed.forget(worker)
         self._promised.forget(worker)
+
+
+def _most(ticket: Ticket) -> int:
+    """Return what can be spared of a prompt at most: the block of its last token is computed always."""
+    return (ticket.tokens - 1) // ticket.chain_tokens * ticket.chain_tokens

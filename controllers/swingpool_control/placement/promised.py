@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from swingpool_control.placement.chains import common
+from swingpool_control.placement.chains import after, common
 
 KEPT_S: Final = 20.0
 """For so long a worker is waited for to tell of a prompt; by then it has failed, or removed it."""
@@ -73,6 +73,23 @@ class Promised:
             if promise.until_s > now_s and promise.chain[0] == chain[0]:
                 most = max(most, common(promise.chain, chain))
         return most
+
+    def before(self, worker: str, blocks: list[tuple[bytes, str]]) -> tuple[int, ...]:
+        """Return what stands before some blocks in the prompts of a worker; nothing if they stand in none of them.
+
+        Args:
+            worker: the worker.
+            blocks: one or more: tokens, packed, and what separates each from others of the same tokens.
+        """
+        for promise in reversed(self._by_worker.get(worker, _NONE)):
+            chain = promise.chain
+            for index in range(1, len(chain)):
+                if all(
+                    after(chain[place - 1], *block) == chain[place]
+                    for place, block in zip(range(index, len(chain)), blocks, strict=False)
+                ):
+                    return chain[:index]
+        return ()
 
     def _drop(self, promise: Promise) -> None:
         alike = self._by_first.get(promise.chain[0])

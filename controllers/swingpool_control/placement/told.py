@@ -38,7 +38,7 @@ class Block:
 class Store:
     """One worker's blocks."""
 
-    __slots__ = ("blocks", "headless", "missing", "orphans", "quiet", "worker")
+    __slots__ = ("adopted", "blocks", "headless", "missing", "orphans", "quiet", "worker")
 
     def __init__(self, worker: str, missing: str) -> None:
         self.worker = worker
@@ -51,6 +51,8 @@ class Store:
         """Blocks that are gone, though others follow them that are not."""
         self.orphans: dict[Key, int] = {}
         """Copies of blocks whose beginning is not known, and so neither what they hold."""
+        self.adopted: dict[Key, tuple[Key, ...]] = {}
+        """Blocks that were not told of, each with names given here to those before it."""
 
 
 class Told:
@@ -190,6 +192,8 @@ class Told:
             parent.children -= 1
             if not parent.children and not parent.copies:
                 self._forget_headless(store, parent)
+        for name in reversed(store.adopted.pop(key, ())):
+            self._removed(store, name)
 
     def _forget_headless(self, store: Store, block: Block) -> None:
         for key, other in store.headless.items():
@@ -207,6 +211,7 @@ class Told:
         store.blocks.clear()
         store.headless.clear()
         store.orphans.clear()
+        store.adopted.clear()
 
     def _drop(self, store: Store, chain: int) -> None:
         holders = self._holders.get(chain)
@@ -218,6 +223,32 @@ class Told:
             self._holders[chain] = left
         else:
             del self._holders[chain]
+
+    def has(self, worker: str, key: Key) -> bool:
+        """Tell whether what a worker's block holds is known."""
+        store = self._stores.get(worker)
+        return store is not None and (key in store.blocks or key in store.headless)
+
+    def adopt(self, worker: str, key: Key, before: tuple[int, ...]) -> None:
+        """Take in a block that a worker has without having told of it here, and all before it.
+
+        When it goes, it is not known any more whether those before it are there.
+
+        Args:
+            worker: the worker.
+            key: by which it names the block.
+            before: the contents from the first block to this one.
+        """
+        store = self._stores.get(worker)
+        if store is None or not before or key in store.blocks:
+            return
+        names: list[Key] = [b"before %d" % content for content in before[:-1]]
+        last: Block | None = None
+        for name, content in zip([*names, key], before, strict=True):
+            block = store.blocks.get(name) or self._new(store, name, last, content)
+            block.copies += store.orphans.pop(name, 1)
+            last = block
+        store.adopted[key] = tuple(names)
 
     # What is known
 

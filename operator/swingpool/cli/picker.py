@@ -124,6 +124,15 @@ _DEFAULTS = PickerOptions(cluster="", namespace="", eds_file=Path(EDS_FILE))
     metavar="FILE|-",
     help="Append a line for each request, which `swingpool simulate` reads back: lengths and times, no text.",
 )
+@click.option("--kv-events", is_flag=True, help="Follow what workers publish of their KV caches.")
+@click.option(
+    "--tokenize-timeout",
+    type=click.FloatRange(min=0),
+    default=_DEFAULTS.tokenize_timeout_s,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a long prompt waits for a worker to say its tokens, with --kv-events; 0 asks none.",
+)
 @click.option(
     "--otlp-traces-endpoint",
     default="",
@@ -179,6 +188,8 @@ def command(
     envoy_admin: str,
     pod_name: str,
     authorizer: bool,
+    kv_events: bool,
+    tokenize_timeout: float,
     request_log: Path | None,
     otlp_traces_endpoint: str,
     queue_timeout: float,
@@ -220,6 +231,8 @@ def command(
         envoy_admin=envoy_admin,
         pod_name=pod_name,
         authorizer=authorizer,
+        kv_events=kv_events,
+        tokenize_timeout_s=tokenize_timeout,
         request_log=request_log,
         otlp_traces_endpoint=otlp_traces_endpoint,
         queue_timeout_s=queue_timeout,

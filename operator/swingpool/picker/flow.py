@@ -23,6 +23,7 @@ from swingpool.picker.leg import Computed, Failed, LegResult, PrefillClient, Ref
 from swingpool.picker.replies import Reply, overloaded, unavailable
 from swingpool.picker.request_log import Note, RequestLog
 from swingpool.picker.requests import Generations
+from swingpool.picker.tokens import Tokens
 from swingpool.picker.tracing import Tracer
 from swingpool.picker.traffic import Arrival, Traffic
 from swingpool_control import names
@@ -93,10 +94,12 @@ class Flow:
         queue_timeout_s: float,
         request_log: RequestLog | None = None,
         tracer: Tracer | None = None,
+        tokens: Tokens | None = None,
     ) -> None:
         self._fleet = fleet
         self._request_log = request_log
         self._tracer = tracer
+        self._tokens = tokens
         self._journal = journal
         self._legs = legs
         self._generations = generations
@@ -181,6 +184,8 @@ class Flow:
         request = _Request(incoming, body, shape, arrival=arrival, ticket=ticket, entry=entry, changed=body is not said)
         there_is = self._take_room(len(incoming.body))
         try:
+            if self._tokens is not None and there_is:
+                await self._tokens.trace(ticket, body, chat=chat)
             outcome = await self._serve(request) if there_is else self._no_worker()
         except asyncio.CancelledError:
             entry.ended(0, "client_disconnect")
@@ -236,7 +241,7 @@ class Flow:
         if worker is None:
             self._fleet.dispatcher.prefill_ended(account, leg, now_s=time.monotonic(), served=False)
             return None
-        request.entry.step(f"prompt to {worker.member.pod}")
+        request.entry.step(f"prompt to {worker.member.pod}{self._there(request.ticket, leg, account)}")
         trace, headers = request.entry.trace, request.incoming.headers
         if trace is not None:
             headers = trace.leg(worker.member.pod, headers)
@@ -278,6 +283,11 @@ class Flow:
                 request.entry.predicted_prompt_s = leg.predicted_s - request.arrival.at_s
                 request.entry.step(f"prompt computed, {computed.prompt_tokens} tokens")
                 return self._after_prefill(request, account, computed.kv_transfer_params)
+
+    def _there(self, ticket: Ticket, leg: Leg, account: Account) -> str:
+        """Say how much of a prompt lies at the worker that computes it, if workers tell that at all."""
+        how = self._fleet.dispatcher.roster.present.how(ticket, account.worker)
+        return f", where {ticket.tokens - leg.uncached} of its {ticket.tokens} tokens lie ({how})" if how else ""
 
     def _learn(self, request: _Request, computed: Computed) -> None:
         """Take over what a worker told of a prompt: its exact length, and whether others can fetch it."""

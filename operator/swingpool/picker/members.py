@@ -23,6 +23,10 @@ class Member:
     """Value of the generation label: workers of two generations cannot exchange KV cache."""
     tls: bool = False
     """Whether it speaks TLS, and takes those alone who show it a certificate."""
+    kv_events: str = ""
+    """`ip:port` where it publishes what its KV cache holds; empty if it does not."""
+    kv_replay: str = ""
+    """`ip:port` where it tells again what it published."""
     asleep: str = ""
     """The manager's mark that it sleeps, shall, or wakes; empty for none."""
 

@@ -27,6 +27,8 @@ class Given:
     settings: PlacementSettings = field(default_factory=PlacementSettings)
     models: dict[str, PerformanceModel] = field(default_factory=dict)
     """By pool; of a pool that is missing nothing is known but what its workers show."""
+    base_names: tuple[str, ...] = ()
+    """What the model itself is called: other names are adapters'. None if that is not known."""
 
 
 def read(spec_file: Path | None, profile_file: Path | None) -> Given:
@@ -48,7 +50,8 @@ def read(spec_file: Path | None, profile_file: Path | None) -> Given:
             log.warning("pool %s has no performance profile, so its workers' speed is learnt: %s", pool, model.why)
         else:
             found[pool] = model
-    return Given(settings=settings_of(spec), models=found)
+    base_names = (spec.model.name, *spec.model.served_names)
+    return Given(settings=settings_of(spec), models=found, base_names=base_names)
 
 
 def _text(file: Path | None) -> str | Unknown | None:

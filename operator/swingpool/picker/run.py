@@ -11,6 +11,7 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import aiohttp
 from aiohttp import web
@@ -37,6 +38,7 @@ from swingpool.picker.requests import Generations
 from swingpool.picker.sleeping import Sleeping
 from swingpool.picker.source_file import FileSource
 from swingpool.picker.source_kubernetes import KubernetesSource
+from swingpool.picker.tokens import Tokens
 from swingpool.picker.tracing import SCOPE, Tracer
 from swingpool.picker.traffic import Traffic
 from swingpool.picker.wire import KEEP_ALIVE_S, HttpPool, Tls
@@ -49,6 +51,9 @@ from swingpool_control.placement.dispatcher import Dispatcher
 from swingpool_control.placement.objectives import with_objectives
 from swingpool_control.placement.parts import Part
 from swingpool_control.resources.envoy import BUFFER_LIMIT_BYTES
+
+if TYPE_CHECKING:
+    from swingpool.picker.kv_events import KVEvents
 
 FIRST_PROBES_S = 3.0
 
@@ -92,6 +97,10 @@ class PickerOptions:
     envoy_admin: str = f"127.0.0.1:{names.PORT_ENVOY_ADMIN}"
     authorizer: bool = False
     """Whether Envoy asks an external authorizer, so that how that goes is told."""
+    kv_events: bool = False
+    """Whether workers' own word of their KV caches is followed."""
+    tokenize_timeout_s: float = 0.1
+    """How long a prompt waits for its tokens, by which it is looked up; 0 for not at all."""
     otlp_traces_endpoint: str = ""
     """Where traces go, `http://HOST:PORT`; empty for none."""
     request_log: Path | None = None
@@ -146,6 +155,7 @@ class Picker:
         self._name = _name_of(options)
         given = profiles.read(options.spec_file, options.profile_file)
         self._classes = given.settings.classes
+        self._base_names = given.base_names
         self._fleet = Fleet(Dispatcher(given.settings), given.models)
         self._eds = eds.EdsFile(options.eds_file, self._fleet)
         self._metrics = RouterMetrics()
@@ -157,6 +167,7 @@ class Picker:
         self._worker_tls = WorkerTls(options.worker_tls) if options.worker_tls else None
         self._secure = Tls(self._worker_tls.context, options.worker_tls_name) if self._worker_tls else None
         self._prober = Prober(self._fleet, session, on_scrape=self._scraped, tls=self._secure)
+        self._kv_events = _follow_caches(self._fleet, self._metrics) if options.kv_events else None
         self._request_log = _request_log(options.request_log)
         self._tracer = self._make_tracer()
         directory = options.gateway_certificate
@@ -190,6 +201,8 @@ class Picker:
             following.cancel()
             await asyncio.gather(following, stopping, return_exceptions=not ended)
             await self._prober.close()
+            if self._kv_events is not None:
+                await self._kv_events.close()
             await runner.cleanup()
 
     def _telling(self) -> list[Coroutine[None, None, None]]:
@@ -248,6 +261,7 @@ class Picker:
             queue_timeout_s=self._options.queue_timeout_s,
             request_log=self._request_log,
             tracer=self._tracer,
+            tokens=self._tokens(),
         )
         log_service = accesslog.AccessLog(self._generations, self._traffic, self._request_log)
         server = rpc.Server(
@@ -273,6 +287,12 @@ class Picker:
         await asyncio.gather(drain(self._session, admin=self._options.envoy_admin, timeout_s=timeout_s), *ending)
         await server.stop(grace_s=1.0)
         pool.keep_only(())
+
+    def _tokens(self) -> Tokens | None:
+        if self._kv_events is None:
+            return None
+        timeout_s = self._options.tokenize_timeout_s
+        return Tokens(self._fleet, self._session, timeout_s=timeout_s, base=self._base_names)
 
     async def _serve_gateways(self, flow: Flow, log_service: accesslog.AccessLog) -> rpc.Server | None:
         """Listen for gateways of others, if there are any."""
@@ -325,6 +345,14 @@ def _request_log(path: Path | None) -> RequestLog | None:
     if path is None:
         return None
     return RequestLog(None if str(path) == "-" else path)
+
+
+def _follow_caches(fleet: Fleet, metrics: RouterMetrics) -> "KVEvents":
+    from swingpool.picker.kv_events import KVEvents  # it needs libraries that nothing else does
+
+    found = KVEvents(fleet)
+    metrics.registry.register(found)
+    return found
 
 
 def _spare_the_collector() -> None:

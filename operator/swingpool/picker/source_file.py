@@ -1,7 +1,8 @@
 """Workers from a JSON file: for tests, and for workers that no Kubernetes runs.
 
 The file holds a list of objects with `address` and `role`, and optionally `pod`, `uid`, `pool`, `ready`, `deleting`,
-`generation`, `tls` and `asleep`. Replace it by rename; it is read again within a quarter of a second of a change.
+`generation`, `tls`, `kv_events`, `kv_replay` and `asleep`. Replace it by rename; it is read again within a quarter of a
+second of a change.
 """
 
 import asyncio
@@ -52,5 +53,7 @@ def _member(item: dict[str, Any]) -> Member:
         deleting=bool(item.get("deleting", False)),
         generation=str(item.get("generation", "")),
         tls=bool(item.get("tls", False)),
+        kv_events=str(item.get("kv_events", "")),
+        kv_replay=str(item.get("kv_replay", "")),
         asleep=str(item.get("asleep", "")),
     )

@@ -36,16 +36,20 @@ def member_of(pod: Object) -> Member | None:
     address = field(pod, "status", "podIP")
     if not address or field(pod, "status", "phase") in ("Succeeded", "Failed"):
         return None
+    host = f"[{address}]" if ":" in address else address
+    publishes = names.LABEL_KV_EVENTS in labels_of(pod)
     conditions: list[dict[str, Any]] = field(pod, "status", "conditions") or []
     return Member(
         pod=str(metadata(pod).get("name", "")),
         uid=uid_of(pod),
-        address=f"[{address}]:{names.PORT_WORKER}" if ":" in address else f"{address}:{names.PORT_WORKER}",
+        address=f"{host}:{names.PORT_WORKER}",
         role=labels_of(pod).get(names.LABEL_ROLE, ""),
         pool=labels_of(pod).get(names.LABEL_POOL, ""),
         ready=any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions),
         deleting=metadata(pod).get("deletionTimestamp") is not None,
         generation=labels_of(pod).get(names.LABEL_GENERATION, ""),
         tls=names.LABEL_TLS in labels_of(pod),
+        kv_events=f"{host}:{names.PORT_KV_EVENTS}" if publishes else "",
+        kv_replay=f"{host}:{names.PORT_KV_REPLAY}" if publishes else "",
         asleep=annotations_of(pod).get(names.ANNOTATION_ASLEEP, ""),
     )

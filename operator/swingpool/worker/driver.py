@@ -6,6 +6,7 @@ when the timer happened to fire, so that a busy machine's jitter does not add up
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from swingpool.worker.faults import Faults
 from swingpool.worker.jobs import Job, Sink
@@ -42,6 +43,8 @@ class Driver:
         self._timer: asyncio.Handle | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.side_channel: SideChannel | None = None
+        self.tell: Callable[[], None] = _nothing
+        """Called after each iteration, to tell what the KV cache holds since."""
         self.asleep = False
         """Whether it computes nothing, whatever it is asked for."""
 
@@ -93,6 +96,13 @@ class Driver:
         for job in list(self._jobs.values()):
             self.abort(job)
             job.sink.failed()
+
+    def forget_cache(self) -> bool:
+        """Let no prompt be found in the cache any more; False, and nothing is done, while blocks are held."""
+        if self._engine.pool.used:
+            return False
+        self._engine.pool.forget_all()
+        return True
 
     def sleep(self, *, forget: bool) -> None:
         """Compute nothing from now on; what is under way ends unfinished.
@@ -150,6 +160,7 @@ class Driver:
                 start_s = self._due_s
             ended, self._iteration = self._iteration, None
             self._deliver(ended, self._engine.complete(now_s=start_s), now_s)
+            self.tell()
         if self.asleep:
             self._timer = None
             return
@@ -242,3 +253,7 @@ class Driver:
         task = self._tasks.pop(name, None)
         if task is not None:
             task.cancel()
+
+
+def _nothing() -> None:
+    pass

@@ -22,6 +22,8 @@ DEFAULT_MODEL = "swingpool/simulated"
 DEFAULT_LEASE_S = 30.0
 LONGEST_DEFAULT_CONTEXT = 131_072
 HIGHEST_PORT = 65_535
+DEFAULT_EVENTS = "tcp://*:5557"
+DEFAULT_BUFFER_STEPS = 10_000
 
 
 class OptionError(ValueError):
@@ -36,6 +38,18 @@ class KVTransfer:
     lease_s: float
     side_channel_host: str
     side_channel_port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KVEvents:
+    """Where it tells what its KV cache holds; from `--kv-events-config`."""
+
+    endpoint: str
+    replay_endpoint: str | None
+    """Where it tells again; None for nowhere."""
+    buffer_steps: int
+    """How many messages it tells again, the last ones."""
+    topic: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +83,8 @@ class Options:
     by_priority: bool
     """Whether requests are scheduled by their priorities, the smallest first."""
     kv_transfer: KVTransfer | None
+    kv_events: KVEvents | None
+    """None if it does not tell what its KV cache holds."""
     shutdown_timeout_s: float
     startup_delay_s: float
     wake_delay_s: float
@@ -108,6 +124,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
         prefix_caching=known.enable_prefix_caching,
         by_priority=known.scheduling_policy == "priority",
         kv_transfer=_kv_transfer(known.kv_transfer_config, environment),
+        kv_events=_kv_events(known.kv_events_config),
         shutdown_timeout_s=_not_negative("--shutdown-timeout", known.shutdown_timeout),
         startup_delay_s=_not_negative("--startup-delay", known.startup_delay),
         wake_delay_s=_not_negative("--wake-delay", known.wake_delay),
@@ -144,6 +161,7 @@ def _parser() -> argparse.ArgumentParser:
     same.add_argument("--max-num-seqs", type=_count, help="sequences per iteration; default: the profile's")
     same.add_argument("--tensor-parallel-size", "-tp", type=_count, default=1)
     same.add_argument("--kv-transfer-config", metavar="JSON", help="without it KV cache is neither sent nor received")
+    same.add_argument("--kv-events-config", metavar="JSON", help="tell what the KV cache holds, over ZeroMQ")
     same.add_argument("--enable-prefix-caching", action=argparse.BooleanOptionalAction, default=True)
     same.add_argument("--scheduling-policy", choices=("fcfs", "priority"), default="fcfs", help="who goes first")
     same.add_argument("--shutdown-timeout", type=float, default=0.0, metavar="SECONDS", help="for what is in flight")
@@ -273,6 +291,29 @@ def _kv_transfer(text: str | None, environment: Mapping[str, str]) -> KVTransfer
         side_channel_port=int(
             _environment_number(environment, "VLLM_NIXL_SIDE_CHANNEL_PORT", float(names.PORT_SIDE_CHANNEL))
         ),
+    )
+
+
+def _kv_events(text: str | None) -> KVEvents | None:
+    if text is None:
+        return None
+    try:
+        config: Any = json.loads(text)
+    except ValueError as error:
+        raise OptionError(f"--kv-events-config is not JSON: {error}") from error
+    if not isinstance(config, dict):
+        raise OptionError("--kv-events-config must be a JSON object")
+    if not config.get("enable_kv_cache_events") or config.get("publisher", "zmq") != "zmq":
+        return None
+    steps = config.get("buffer_steps", DEFAULT_BUFFER_STEPS)
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        raise OptionError("--kv-events-config: buffer_steps must be a whole number, 1 or more")
+    replay = config.get("replay_endpoint")
+    return KVEvents(
+        endpoint=str(config.get("endpoint", DEFAULT_EVENTS)),
+        replay_endpoint=None if replay is None else str(replay),
+        buffer_steps=steps,
+        topic=str(config.get("topic", "")),
     )
 
 

@@ -7,7 +7,8 @@ import signal
 import ssl
 import time
 import uuid
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 
 import prometheus_client
 from aiohttp import web
@@ -15,10 +16,11 @@ from aiohttp import web
 from swingpool.worker.driver import Driver
 from swingpool.worker.faults import Faults
 from swingpool.worker.metrics import Metrics
-from swingpool.worker.options import Options, TlsFiles
+from swingpool.worker.options import KVEvents, Options, TlsFiles
 from swingpool.worker.server import SIMULATED_VERSION, Api
 from swingpool.worker.transfer import Holder, SideChannel
 from swingpool_control.engine.batching import BatchingEngine
+from swingpool_control.engine.blocks import ToldPool
 from swingpool_control.engine.work import Limits
 
 ANSWER_FIRST_S = 0.05
@@ -38,6 +40,7 @@ class WorkerProcess:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._loop = asyncio.get_running_loop()
+        self._stack = ExitStack()
         self._stop = asyncio.Event()
         self._engine = BatchingEngine(options.model, _limits(options))
         self._metrics = Metrics(options, self._engine)
@@ -52,6 +55,8 @@ class WorkerProcess:
         engine_id = str(uuid.uuid4())
         if transfer is not None:
             self._driver.side_channel = self._side_channel(engine_id)
+        if options.kv_events is not None:
+            self._driver.tell = self._teller(options.kv_events)
         self._api = Api(options, self._driver, self._metrics, self._faults, engine_id=engine_id, strike=self._strike)
 
     async def run(self) -> None:
@@ -90,6 +95,7 @@ class WorkerProcess:
                 side_channel.stop()
         finally:
             await runner.cleanup()
+            self._stack.close()
 
     def _announce(self) -> None:
         options = self._options
@@ -133,6 +139,15 @@ class WorkerProcess:
         else:
             self._loop.call_later(ANSWER_FIRST_S, time.sleep, min(duration_s or LONGEST_HANG_S, LONGEST_HANG_S))
 
+    def _teller(self, options: KVEvents) -> Callable[[], None]:
+        from swingpool.worker.kv_events import Publisher  # it needs libraries that nothing else does
+
+        pool = self._engine.pool
+        assert isinstance(pool, ToldPool)  # noqa: S101 - its limits say so
+        publisher = Publisher(options, pool)
+        self._stack.callback(publisher.close)
+        return publisher.tell
+
     def _side_channel(self, engine_id: str) -> SideChannel:
         options, driver = self._options, self._driver
         assert options.kv_transfer is not None  # noqa: S101 - the caller's condition
@@ -171,6 +186,7 @@ def _limits(options: Options) -> Limits:
         max_sequences=options.model.max_sequences,
         lease_s=options.kv_transfer.lease_s if options.kv_transfer else 1.0,
         prefix_caching=options.prefix_caching,
+        told=options.kv_events is not None,
         by_priority=options.by_priority,
     )
 

@@ -1,7 +1,7 @@
 """OpenAI requests as vLLM reads them, and errors as vLLM words them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import orjson
@@ -122,14 +122,19 @@ def parse(data: Mapping[str, Any], *, chat: bool, options: Options) -> Generatio
     )
 
 
-def prompt_of(data: Mapping[str, Any], options: Options) -> Prompt:
-    """Return the prompt of a tokenize request: `messages` or a `prompt` text.
+def tokens_of(data: Mapping[str, Any], options: Options) -> list[int]:
+    """Return the token ids of a tokenize request: of its `messages` or its `prompt`, a text.
 
     Raises:
         RequestError: it has neither.
     """
     _model(data, options)
-    return _chat_prompt(data, options)[0] if "messages" in data else _completion_prompts(data, options)[0]
+    if "messages" in data:
+        return text.tokens_of(_rendered(data))
+    prompt = data.get("prompt")
+    if not isinstance(prompt, str):
+        raise bad_request("prompt must be a text", parameter="prompt")
+    return text.tokens_of(prompt)
 
 
 def _model(data: Mapping[str, Any], options: Options) -> str:
@@ -164,11 +169,15 @@ def _completion_prompts(data: Mapping[str, Any], options: Options) -> list[Promp
 
 
 def _chat_prompt(data: Mapping[str, Any], options: Options) -> list[Prompt]:
+    return [_from_text(_rendered(data), options)]
+
+
+def _rendered(data: Mapping[str, Any]) -> str:
     messages = data.get("messages")
     if not isinstance(messages, list) or not messages or not all(isinstance(item, dict) for item in messages):
         raise bad_request("messages must be a list of one or more messages", parameter="messages")
     rendered = "".join(f"<|{item.get('role', 'user')}|>\n{_content(item.get('content'))}\n" for item in messages)
-    return [_from_text(f"{rendered}<|assistant|>\n", options)]
+    return f"{rendered}<|assistant|>\n"
 
 
 def _content(content: Any) -> str:
@@ -234,11 +243,17 @@ def _kv_transfer_params(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _from_text(prompt: str, options: Options) -> Prompt:
-    return text.from_text(prompt, block_size=options.block_size, seed=options.seed)
+    found = text.from_text(prompt, block_size=options.block_size, seed=options.seed)
+    return _told(found, text.tokens_of(prompt), options) if options.kv_events else found
 
 
 def _from_ids(ids: Sequence[int], options: Options) -> Prompt:
-    return text.from_ids(ids, block_size=options.block_size, seed=options.seed)
+    found = text.from_ids(ids, block_size=options.block_size, seed=options.seed)
+    return _told(found, ids, options) if options.kv_events else found
+
+
+def _told(prompt: Prompt, ids: Sequence[int], options: Options) -> Prompt:
+    return replace(prompt, block_hashes=text.told(ids, block_size=options.block_size))
 
 
 def _is_token(item: Any) -> bool:

@@ -136,12 +136,12 @@ class Api:
 
     async def _tokenize(self, request: web.Request) -> web.Response:
         data = protocol.decode(await request.read(), request.content_type)
-        tokens = protocol.prompt_of(data, self._options).tokens
+        tokens = protocol.tokens_of(data, self._options)
         return _json(
             {
-                "count": tokens,
+                "count": len(tokens),
                 "max_model_len": self._options.max_model_len,
-                "tokens": list(range(tokens)),
+                "tokens": tokens,
                 "token_strs": None,
             }
         )

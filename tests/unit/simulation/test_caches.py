@@ -6,7 +6,7 @@ from random import Random
 from swingpool_control.engine.batching import BatchingEngine
 from swingpool_control.placement.dispatcher import Dispatcher
 from swingpool_control.placement.settings import PlacementSettings
-from swingpool_control.simulation.caches import Caches
+from swingpool_control.simulation.caches import Caches, ToldCaches
 from swingpool_control.simulation.cluster import Simulation
 from swingpool_control.simulation.placer import Placer
 from swingpool_control.simulation.policies.interface import Given, Placing, Policy
@@ -58,3 +58,19 @@ def test_what_was_only_sent_is_not_believed() -> None:
     worker = next(iter(simulation.engines()))
     caches.used(worker, PROMPT, most_blocks=100, now_s=0.0)
     assert caches.depth(worker, PROMPT, now_s=0.0) == 0
+
+
+def test_what_was_sent_counts_until_it_is_told_of() -> None:
+    simulation, _ = told()
+    worker = next(iter(simulation.engines()))
+    caches = ToldCaches(simulation.engines)
+    caches.used(worker, PROMPT, most_blocks=100, now_s=0.0)
+    assert caches.depth(worker, (*PROMPT[:2], 1), now_s=1.0) == 2
+    assert caches.holders(PROMPT, now_s=1.0) == {worker: 3}
+    simulation.run()
+    assert caches.depth(worker, PROMPT, now_s=simulation.now_s) == 3
+    simulation.engines()[worker].pool.forget_all()
+    assert caches.depth(worker, PROMPT, now_s=1.0) == 0, "it was told of, and is gone"
+    caches.used(worker, PROMPT, most_blocks=100, now_s=0.0)
+    caches.forget(worker)
+    assert caches.depth(worker, PROMPT, now_s=1.0) == 0

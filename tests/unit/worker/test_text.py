@@ -61,3 +61,19 @@ def test_natural_lengths_spread_around_their_mean() -> None:
     assert abs(mean - text.MEAN_OUTPUT_TOKENS) < 0.05 * text.MEAN_OUTPUT_TOKENS
     assert min(lengths) >= 1
     assert max(lengths) > 2 * mean
+
+
+@given(st.text(min_size=1, max_size=200))
+def test_a_text_and_its_token_ids_have_the_same_blocks(prompt: str) -> None:
+    ids = text.tokens_of(prompt)
+    assert len(ids) == text.from_text(prompt, block_size=BLOCK, seed=0).tokens
+    blocks = text.told(ids, block_size=BLOCK)
+    assert blocks == text.told([*ids, 7], block_size=BLOCK)[: len(blocks)]
+    assert len(blocks) == len(ids) // BLOCK
+    if blocks:
+        other = text.told([ids[0] + 1, *ids[1:]], block_size=BLOCK)
+        assert not set(blocks) & set(other)
+
+
+def test_an_empty_text_is_one_token_id() -> None:
+    assert len(text.tokens_of("")) == 1

@@ -1,0 +1,290 @@
+"""What one worker tells of its KV cache: every message in its order, or the knowledge that some are missing.
+
+A connection is followed from the worker's first message, or the oldest that it still tells again, to the newest. When
+it breaks, the worker may have restarted, or not: it is asked for the last message that was taken in, and only if that
+is the same does what is known hold, and what follows it fill the gap.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Iterator
+
+import msgspec
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from swingpool_control.placement.cache_events import Unfollowed
+from swingpool_control.placement.present import Present
+from swingpool_control.vllm import kv_events
+
+CONNECT_S = 5.0
+ANSWER_S = 10.0
+"""For the next message of those that are told again."""
+RETRY_S = 1.0
+MOST_MESSAGES = 20_000
+"""Held unread, of either kind: twice what a worker keeps."""
+MOST_BYTES = 64 * 1024 * 1024
+"""Of one message."""
+MOST_ROUNDS = 50
+"""In which a worker is asked to tell again: it drops what it cannot send at once."""
+_BLOCKS_AT_ONCE = 64
+"""Taken in before others get their turn."""
+_HEARTBEAT_MS, _SILENCE_MS = 2_000, 6_000
+_ENDED = zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+_WATCHED = _ENDED | zmq.EVENT_HANDSHAKE_SUCCEEDED
+
+TRUNCATED = "it has told more than it tells again, so it may have blocks from before"
+
+log = logging.getLogger(__name__)
+
+
+class LostError(Exception):
+    """The connection is of no use any more; says why."""
+
+
+class _Sockets:
+    """Sockets of ZeroMQ on the event loop: `changed` is set whenever one of them may have something to say."""
+
+    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]") -> None:
+        self._context = context
+        self._loop = asyncio.get_running_loop()
+        self._opened: dict[zmq.Socket[bytes], zmq.Socket[bytes] | None] = {}
+        """Sockets, and those that tell of their connections."""
+        self.changed = asyncio.Event()
+
+    def connect(self, kind: int, address: str, *, monitored: bool = False) -> "zmq.Socket[bytes]":
+        """Return a socket that connects, once."""
+        socket = self._context.socket(kind)
+        socket.setsockopt(zmq.RCVHWM, MOST_MESSAGES)
+        socket.setsockopt(zmq.MAXMSGSIZE, MOST_BYTES)
+        socket.setsockopt(zmq.RECONNECT_IVL, -1)
+        socket.setsockopt(zmq.HEARTBEAT_IVL, _HEARTBEAT_MS)
+        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, _SILENCE_MS)
+        socket.setsockopt(zmq.IPV6, 1)
+        if kind == zmq.SUB:
+            socket.setsockopt(zmq.SUBSCRIBE, b"")
+        monitor = socket.get_monitor_socket(_WATCHED) if monitored else None
+        self._opened[socket] = monitor
+        for each in (socket, monitor):
+            if each is not None:
+                self._loop.add_reader(_descriptor(each), self.changed.set)
+        socket.connect(f"tcp://{address}")
+        return socket
+
+    def close(self, *chosen: "zmq.Socket[bytes]") -> None:
+        """Close some sockets, or all."""
+        for socket in [one for one in chosen or tuple(self._opened) if one in self._opened]:
+            monitor = self._opened.pop(socket)
+            self._loop.remove_reader(_descriptor(socket))
+            if monitor is not None:
+                self._loop.remove_reader(_descriptor(monitor))
+                socket.disable_monitor()
+                monitor.close(linger=0)
+            socket.close(linger=0)
+
+
+def _descriptor(socket: "zmq.Socket[bytes]") -> int:
+    return int(socket.getsockopt(zmq.FD))
+
+
+def _take(socket: "zmq.Socket[bytes]") -> list[bytes] | None:
+    """Return the next message, None if there is none."""
+    try:
+        return socket.recv_multipart(zmq.NOBLOCK)
+    except zmq.Again:
+        return None
+
+
+class Feed:
+    """One worker's messages.
+
+    Args:
+        context: ZeroMQ's.
+        worker: what placement calls it.
+        events: `host:port` where it publishes.
+        replay: `host:port` where it tells again.
+        present: takes in what it tells.
+    """
+
+    def __init__(
+        self, context: "zmq.Context[zmq.Socket[bytes]]", *, worker: str, events: str, replay: str, present: Present
+    ) -> None:
+        self._context = context
+        self._worker = worker
+        self._events, self._replay = events, replay
+        self._present = present
+        self._told = present.follow()
+        self._next = 0
+        """Number of the message that comes next; 0 if nothing is known."""
+        self._last = b""
+        """The one before it."""
+        self._settled = False
+        """Whether a message has come since it told again: there are no more from before that."""
+        self.connected = False
+        self.messages, self.gaps = 0, 0
+
+    async def follow(self) -> None:
+        """Follow the worker; never returns by itself."""
+        said = ""
+        while True:
+            sockets = _Sockets(self._context)
+            try:
+                await self._session(sockets)
+            except (LostError, zmq.ZMQError) as error:
+                why = str(error)
+            finally:
+                sockets.close()
+                self.connected = False
+            self._told.quiet(self._worker, why)
+            if why != said:
+                log.warning("what lies in the KV cache of %s is estimated: %s", self._worker, why)
+                said = why
+            await asyncio.sleep(RETRY_S)
+
+    async def _session(self, sockets: _Sockets) -> None:
+        live = sockets.connect(zmq.SUB, self._events, monitored=True)
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await self._connect(sockets, live)
+        except TimeoutError:
+            raise LostError(f"{self._events} does not answer within {CONNECT_S:g} s") from None
+        self.connected = True
+        if not self._next or not await self._resumed(sockets):
+            await self._anew(sockets)
+        self._told.quiet(self._worker, "")
+        self._settled = False
+        while True:
+            sockets.changed.clear()
+            self._look(live)
+            frames = _take(live)
+            if frames is None:
+                await sockets.changed.wait()
+            elif len(frames) == 3:
+                await self._heard(sockets, kv_events.number(frames[1]), frames[2])
+
+    async def _connect(self, sockets: _Sockets, live: "zmq.Socket[bytes]") -> None:
+        while not self._look(live):
+            sockets.changed.clear()
+            if not self._look(live):
+                await sockets.changed.wait()
+
+    def _look(self, live: "zmq.Socket[bytes]") -> bool:
+        """Tell whether a connection has come about since the last look.
+
+        Raises:
+            LostError: it broke.
+        """
+        monitor, came = live.get_monitor_socket(_WATCHED), False
+        while (frames := _take(monitor)) is not None:
+            event = parse_monitor_message(frames)["event"]
+            if event & _ENDED:
+                raise LostError(f"the connection to {self._events} broke, or was refused")
+            came = True
+        return came
+
+    async def _heard(self, sockets: _Sockets, number: int, payload: bytes) -> None:
+        if number < self._next:
+            if self._settled:
+                raise LostError("it counts its messages anew")
+            return
+        if number > self._next:
+            self.gaps += 1
+            self._told.quiet(self._worker, "messages of it were lost")
+            await self._again(sockets, self._next)
+            self._told.quiet(self._worker, "")
+        if number > self._next:
+            self._begin(number, missing=TRUNCATED)
+        if number == self._next:
+            await self._take_in(number, payload)
+            self._settled = True
+
+    async def _anew(self, sockets: _Sockets) -> None:
+        """Forget what is known, and take in all that the worker tells again."""
+        self._begin(0, missing="")
+        await self._again(sockets, 0)
+
+    async def _resumed(self, sockets: _Sockets) -> bool:
+        """Go on after the last message, if the worker still knows it as it was."""
+        first = True
+        async with contextlib.aclosing(self._told_again(sockets, self._next - 1)) as messages:
+            async for number, payload in messages:
+                if not first and number == self._next:
+                    await self._take_in(number, payload)
+                elif first and (number != self._next - 1 or payload != self._last):
+                    return False
+                first = False
+        return not first
+
+    async def _again(self, sockets: _Sockets, start: int) -> None:
+        """Take in what the worker tells again from a number on; if that is gone, from the oldest that is left."""
+        for _ in range(MOST_ROUNDS):
+            before, whole = self._next, True
+            async for number, payload in self._told_again(sockets, self._next):
+                if number > self._next and self._next == start and whole:
+                    self._begin(number, missing=TRUNCATED)
+                if number == self._next:
+                    await self._take_in(number, payload)
+                elif number > self._next:
+                    whole = False  # it sent more than the connection took
+            if whole or self._next == before:
+                return
+            start = -1
+
+    async def _told_again(self, sockets: _Sockets, start: int) -> AsyncGenerator[tuple[int, bytes], None]:
+        socket = sockets.connect(zmq.DEALER, self._replay)
+        try:
+            with _refused(self._replay):
+                socket.send_multipart([b"", start.to_bytes(8, "big")], zmq.NOBLOCK)
+            while True:
+                frame, payload = await self._answer(sockets, socket)
+                if frame == kv_events.END:
+                    return
+                yield kv_events.number(frame), payload
+        finally:
+            sockets.close(socket)
+
+    async def _answer(self, sockets: _Sockets, socket: "zmq.Socket[bytes]") -> tuple[bytes, bytes]:
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                while True:
+                    sockets.changed.clear()
+                    frames = _take(socket)
+                    if frames is not None:
+                        return kv_events.replayed(frames)
+                    await sockets.changed.wait()
+        except TimeoutError:
+            raise LostError(f"{self._replay} does not tell again within {ANSWER_S:g} s") from None
+        except kv_events.EventError as error:
+            raise LostError(str(error)) from error
+
+    # What it tells
+
+    def _begin(self, number: int, *, missing: str) -> None:
+        self._present.begin(self._worker, missing=missing)
+        self._next, self._last = number, b""
+
+    async def _take_in(self, number: int, payload: bytes) -> None:
+        """Take in a message, and let others have their turn meanwhile."""
+        self._next, self._last = number + 1, payload
+        self.messages += 1
+        taken = 0
+        try:
+            for event in kv_events.events(msgspec.msgpack.decode(payload)):
+                self._present.take(self._worker, event)
+                taken += len(getattr(event, "keys", ()))
+                if taken >= _BLOCKS_AT_ONCE:
+                    taken = 0
+                    await asyncio.sleep(0)
+        except (msgspec.DecodeError, kv_events.EventError) as error:
+            log.warning("a message of %s cannot be read: %s", self._worker, error)
+            self._present.take(self._worker, Unfollowed(why=f"a message of it could not be read: {error}"))
+        await asyncio.sleep(0)
+
+
+@contextlib.contextmanager
+def _refused(address: str) -> Iterator[None]:
+    try:
+        yield
+    except zmq.Again:
+        raise LostError(f"{address} cannot be connected to") from None
