@@ -12,7 +12,7 @@ from pathlib import Path
 from e2e.cluster.credentials import self_signed
 from e2e.cluster.paths import silent
 from e2e.gateways import istio
-from e2e.load.record import Record
+from e2e.load.record import Outcome, Record
 from e2e.scenarios import routing
 from e2e.scenarios.scenario import Facts, Scenario
 from e2e.scenarios.stage import BASELINE, CLUSTER, STAGE_NAMESPACE, Stage
@@ -65,18 +65,32 @@ def _pickers_killed(stage: Stage) -> Facts:
         wait_for("a prompt to be computed", lambda: routing.prompts_held(stage, computing), limit_s=30, every_s=0.02)
         for pod in routing.routers(stage):
             stage.system.cluster.kill_container(pod.namespace, pod.name, "picker", signal.SIGKILL)
-    lost = [record for record in records if not record.succeeded]
-    unclear = [record for record in lost if not _refused(record)]
-    assert not unclear, f"{len(unclear)} were not refused: {unclear[:3]}"
+    lost = _clearly_lost(records)
     wait_for("the gateway to serve again", lambda: get_json(f"{stage.url}/v1/models")["data"], limit_s=60)
     with stage.traffic() as traffic:
         traffic.wait_sent(_ANSWERED)
-    return {**traffic.facts, "refused_while_away": len(lost), "served_in_spite": len(records) - len(lost)}
+    return {**traffic.facts, "lost_with_picker": lost, "served_in_spite": len(records) - lost}
 
 
-def _refused(record: Record) -> bool:
-    """Whether a request was refused by a status, or, once its picker was lost, ended before its first token."""
-    return record.status >= 500 and not record.received_tokens
+def _decode_killed(stage: Stage) -> Facts:
+    """Kill a decode worker that holds requests: the gateway was told no other, so these are lost, and no others."""
+    victim = stage.workers(role=names.ROLE_DECODE)[0]
+    with routing.fault([victim], kind="slow", factor=5000), routing.burst(stage) as records:
+        held = wait_for("requests to be held", lambda: routing.held(stage, victim), limit_s=30, every_s=0.02)
+        stage.kill(victim, signal.SIGKILL)
+    lost = _clearly_lost(records)
+    with stage.traffic() as traffic:
+        traffic.wait_sent(_ANSWERED)
+    return {**traffic.facts, "held_by_the_killed": held, "lost_with_worker": lost, "burst": len(records)}
+
+
+def _clearly_lost(records: Sequence[Record]) -> int:
+    """Return how many requests were lost; each must have been told so, by a status or by the end of its answer."""
+    lost = [record for record in records if not record.succeeded]
+    told = (Outcome.CUT, Outcome.ERROR_EVENT)
+    unclear = [record for record in lost if record.status < 500 and record.outcome not in told]
+    assert not unclear, f"{len(unclear)} of {len(records)} heard nothing clear: {unclear[:3]}"
+    return len(lost)
 
 
 _PLAYS = {
@@ -85,6 +99,7 @@ _PLAYS = {
     "prefill_forgets": routing.prefill_forgets,
     "rapid_flips": routing.rapid_flips,
     "disconnects": routing.disconnects,
+    "decode_killed": _decode_killed,
     "pickers_killed": _pickers_killed,
 }
 

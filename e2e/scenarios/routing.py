@@ -70,23 +70,21 @@ def decode_killed(stage: Stage) -> Facts:
     """Kill a decode worker that holds requests, streams among them, of which no token has come."""
     victim, *others = stage.workers(role=names.ROLE_DECODE)
     with fault([victim], kind="slow", factor=5000), burst(stage) as records:
-        held = wait_for(
-            f"{victim.name} to be given requests", lambda: _seen(stage, victim, "decodes_in_flight"), limit_s=30,
-            every_s=0.02,
-        )  # fmt: skip
+        what = f"{victim.name} to be given requests"
+        given = wait_for(what, lambda: held(stage, victim), limit_s=30, every_s=0.02)
         time.sleep(1.0)  # streams' headers have been sent by then
-        held = max(held, _seen(stage, victim, "decodes_in_flight"))
+        given = max(given, held(stage, victim))
         stage.kill(victim, signal.SIGKILL)
     check(records, may_fail_after_first_token=False)
     assert others, "another decode worker is left"
-    return {"requests": len(records), "failed": 0, "held_by_the_killed": held}
+    return {"requests": len(records), "failed": 0, "held_by_the_killed": given}
 
 
 def pickers_killed(stage: Stage) -> Facts:
     """Kill every picker while it holds requests: Envoy must send each of those to a worker by itself."""
     computing = stage.workers(role=names.ROLE_PREFILL)
     with burst(stage) as records, fault(computing, kind="slow", factor=300):
-        held = wait_until(
+        given = wait_until(
             "prompts to be computed",
             lambda: prompts_held(stage, computing),
             lambda found: found >= len(computing),
@@ -97,7 +95,7 @@ def pickers_killed(stage: Stage) -> Facts:
         for pod in pods:
             stage.system.cluster.kill_container(pod.namespace, pod.name, "picker", signal.SIGKILL)
     check(records, may_fail_after_first_token=False)
-    return {"requests": len(records), "failed": 0, "pickers": len(pods), "held_by_the_killed": held}
+    return {"requests": len(records), "failed": 0, "pickers": len(pods), "held_by_the_killed": given}
 
 
 def rapid_flips(stage: Stage) -> Facts:
@@ -142,6 +140,11 @@ def _why_not(stage: Stage, worker: Pod) -> str:
 
 def _seen(stage: Stage, worker: Pod, what: str) -> int:
     return int(stage.seen_by_router(worker.name).get(what) or 0)
+
+
+def held(stage: Stage, worker: Pod) -> int:
+    """Return how many requests the router knows a worker to generate for."""
+    return _seen(stage, worker, "decodes_in_flight")
 
 
 def prompts_held(stage: Stage, workers: Sequence[Pod]) -> int:

@@ -26,7 +26,9 @@ from swingpool_control.resources.envoy import BUFFER_LIMIT_BYTES, TAG_FIRST_BODY
 from swingpool_control.resources.envoy_http import HOSTILE_HEADERS
 
 METADATA = "envoy.lb"
-"""Where gateways look for the worker, if not in the header."""
+"""Where gateways look for the worker, if not in the header, and where they tell which one has answered."""
+
+SERVED = "x-gateway-destination-endpoint-served"
 
 PIECE_BYTES = 60_000
 """Largest piece of a body that is sent: gateways refuse messages that are much larger."""
@@ -89,6 +91,7 @@ class GatewayExchange(Exchange):
                 self._trailers = True
                 self._piece(b"", last=True)
             case "response_headers":
+                self._life.served_by(_served(message))
                 self._life.begins(message.response_headers)
                 self._call.send(_RESPONSE_HEADERS)
             case "response_body":
@@ -150,12 +153,24 @@ class GatewayExchange(Exchange):
 class _Life:
     """A request's later life, as its answer shows it: told to the access log in the words of an Envoy."""
 
-    __slots__ = ("_access_log", "_bytes", "_first_us", "_host", "_started_s", "_status", "_timer", "over", "request_id")
+    __slots__ = (
+        "_access_log",
+        "_attempts",
+        "_bytes",
+        "_first_us",
+        "_host",
+        "_started_s",
+        "_status",
+        "_timer",
+        "over",
+        "request_id",
+    )
 
     def __init__(self, access_log: AccessLog) -> None:
         self._access_log = access_log
         self._started_s = time.monotonic()
         self._host = ""
+        self._attempts = 1
         self._status = 0
         self._bytes = 0
         self._first_us: int | None = None
@@ -167,6 +182,11 @@ class _Life:
         """Take note that a worker has the request."""
         self._host = host
         self._timer = asyncio.get_running_loop().call_later(TELL_EVERY_S, self._goes_on)
+
+    def served_by(self, host: str) -> None:
+        """Take note of which worker the gateway says has answered; it need not be the one that it was told."""
+        if host and host != self._host:
+            self._host, self._attempts = host, 2
 
     def begins(self, headers: HttpHeaders) -> None:
         """Take the answer's headers."""
@@ -210,7 +230,7 @@ class _Life:
         host, _, port = self._host.rpartition(":")
         common.upstream_remote_address.socket_address.address = host.strip("[]")
         common.upstream_remote_address.socket_address.port_value = int(port)
-        common.upstream_request_attempt_count = 1
+        common.upstream_request_attempt_count = self._attempts
         common.response_flags.downstream_remote_reset = left
         if self._first_us is not None:
             common.custom_tags[TAG_FIRST_BODY_US] = str(self._first_us)
@@ -218,6 +238,13 @@ class _Life:
         entry.response.response_code.value = self._status
         entry.response.response_body_bytes = self._bytes
         self._access_log.entry(entry)
+
+
+def _served(message: ProcessingRequest) -> str:
+    """Return which worker has answered, `HOST:PORT`; empty if the gateway does not tell, or tells no such thing."""
+    told = message.metadata_context.filter_metadata
+    host = str(told[METADATA][SERVED]) if METADATA in told and SERVED in told[METADATA] else ""
+    return host if host.rpartition(":")[2].isdecimal() else ""
 
 
 def _routed(route: Route, *, length: int | None) -> bytes:

