@@ -52,6 +52,8 @@ class Recorder:
         if request.path not in DECISION_PATHS:
             return await self.decode(request)
         self.legs.append(await _kept(request))
+        if request.method != "POST" or not self.legs[-1].raw:
+            return web.json_response({"error": {"message": "this is no request"}}, status=400)
         if self.leg_status != 200:
             return web.json_response({"error": {"message": "10.77.0.1 says no"}}, status=self.leg_status)
         return web.json_response({"kv_transfer_params": self.kept, "usage": {"prompt_tokens": 3}})

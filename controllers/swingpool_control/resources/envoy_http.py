@@ -38,6 +38,7 @@ HOSTILE_HEADERS = (
     "x-data-parallel-host-port",
     "x-data-parallel-rank",
     "x-kv-cache-source-host-port",
+    "x-forwarded-host",
     "x-envoy-retry-on",
     "x-envoy-retry-grpc-on",
     "x-envoy-max-retries",
