@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz test-vllm test-vllm-quick bench-quick verify format generate e2e e2e-quick e2e-clients cluster-up cluster-down image lock clean
+.PHONY: help setup demo test fuzz test-vllm test-vllm-quick bench-quick verify format generate e2e e2e-quick e2e-clients e2e-istio cluster-up cluster-down image lock clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}'
@@ -39,6 +39,9 @@ fuzz: $(STAMP) ## Look for requests that crash or fool the router: 100,000 cases
 
 e2e-clients: $(STAMP) ## Run the openai package, curl and aiperf against a real cluster (installs them, cached).
 	@$(BIN)/python -m e2e clients
+
+e2e-istio: $(STAMP) ## Run Istio's control plane before the picker on a real cluster (builds it, ten minutes, cached).
+	@$(BIN)/python -m e2e behind-istio
 
 test-vllm: $(STAMP) ## Check what is claimed about vLLM on real vLLM servers without a GPU (installs them, cached).
 	@$(BIN)/python -m e2e.vllm
