@@ -18,6 +18,7 @@ from e2e.ports import free_port
 from swingpool_control import names
 from swingpool_control.placement.limits import NO_DEFLECTION
 from swingpool_control.placement.settings import PlacementSettings
+from swingpool_control.resources.envoy import STREAMED_ABOVE_BYTES
 from tests.integration.router.test_access import make_certificate
 from tests.integration.router.test_protocol import total
 from tests.support.recorder import recording
@@ -25,6 +26,7 @@ from tests.support.router_client import ask, chat, completion
 from tests.support.router_stand import Stand
 from tests.support.waiting import until_async
 
+JSON = {"content-type": "application/json"}
 TYPE = "type.googleapis.com/envoy"
 HTTP2 = {
     "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
@@ -243,6 +245,18 @@ async def test_other_requests_pass_and_other_paths_do_not(
             assert response.status == 200
         [served] = recorder.served
         assert b"y" * 200_000 in served.raw
+
+
+@pytest.mark.parametrize("size", [3_000_000, STREAMED_ABOVE_BYTES + 100_000])
+async def test_a_large_body_passes_whole(stand: Stand, url: str, session: aiohttp.ClientSession, size: int) -> None:
+    text = "x" * size
+    raw = json.dumps(completion(text)).encode()
+    async with recording(stand, session) as recorder:
+        async with session.post(f"{url}/v1/completions", data=io.BytesIO(raw), headers=JSON) as response:
+            assert response.status == 200
+            assert await response.read() == recorder.answer
+        [served] = recorder.served
+    assert served.body["prompt"] == text
 
 
 async def test_a_client_that_leaves_is_accounted_for(stand: Stand, url: str, session: aiohttp.ClientSession) -> None:
