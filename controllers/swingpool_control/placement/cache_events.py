@@ -34,9 +34,11 @@ class Cleared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfollowed:
-    """Something that cannot be accounted for, so that what is known of the worker is not all from now on."""
+    """Something that cannot be accounted for: what was known of the worker may be gone, and more may be there."""
 
     why: str
+    for_good: bool = False
+    """Whether prefixes count by other rules there, so that nothing that it tells helps."""
 
 
 CacheEvent = Stored | Removed | Cleared | Unfollowed

@@ -16,6 +16,8 @@ MOST_BLOCKS: Final = 16_384
 
 def packed(tokens: Sequence[int]) -> bytes | None:
     """Return token ids as bytes, `TOKEN_BYTES` each; None if any is no such number."""
+    if isinstance(tokens, array) and tokens.typecode == "q":
+        return tokens.tobytes()
     try:
         return array("q", tokens).tobytes()
     except (OverflowError, TypeError):

@@ -38,12 +38,14 @@ class Block:
 class Store:
     """One worker's blocks."""
 
-    __slots__ = ("adopted", "blocks", "headless", "missing", "orphans", "quiet", "worker")
+    __slots__ = ("adopted", "blocks", "headless", "missing", "orphans", "quiet", "useless", "worker")
 
     def __init__(self, worker: str, missing: str) -> None:
         self.worker = worker
         self.missing = missing
         """Why something may be there that is not known; empty if all is known that was told."""
+        self.useless = False
+        """Whether nothing that it tells helps."""
         self.quiet = ""
         """Why nothing is told at present; empty if it is."""
         self.blocks: dict[Key, Block] = {}
@@ -94,7 +96,7 @@ class Told:
     def take(self, worker: str, event: CacheEvent) -> int:
         """Take in what a worker tells next; return the last content that it has got by that, `chains.ROOT` for none."""
         store = self._stores.get(worker)
-        if store is None:
+        if store is None or store.useless:
             return chains.ROOT
         if isinstance(event, Stored):
             return self._stored(store, event)
@@ -105,7 +107,8 @@ class Told:
             self._clear(store)
             store.missing = ""
         else:
-            store.missing = event.why
+            self._clear(store)
+            store.missing, store.useless = event.why, event.for_good
         return chains.ROOT
 
     def _stored(self, store: Store, event: Stored) -> int:

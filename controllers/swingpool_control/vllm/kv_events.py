@@ -112,14 +112,16 @@ def _event(item: object) -> CacheEvent | None:
     if kind == "AllBlocksCleared":
         return Cleared()
     if event.get("group_idx") not in (None, 0):
-        return Unfollowed(why="its model keeps several kinds of KV cache, which count by rules of their own")
+        why = "its model keeps several kinds of KV cache, which count by rules of their own"
+        return Unfollowed(why=why, for_good=True)
     keys = event.get("block_hashes")
     if not isinstance(keys, list) or not all(isinstance(key, int | bytes) for key in keys):
         raise EventError("blocks have hashes, numbers or bytes")
     if kind == "BlockRemoved":
         return Removed(keys=tuple(keys))
     if event.get("kv_cache_spec_kind") not in _WHOLE:
-        return Unfollowed(why=f"its KV cache is of kind {event['kv_cache_spec_kind']!r}, not of whole prefixes")
+        why = f"its KV cache is of kind {event['kv_cache_spec_kind']!r}, not of whole prefixes"
+        return Unfollowed(why=why, for_good=True)
     return _stored(event, tuple(keys))
 
 

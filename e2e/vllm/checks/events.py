@@ -22,7 +22,7 @@ from e2e.vllm.finding import Finding
 from e2e.vllm.server import BLOCK_TOKENS, MODEL, ServerOptions
 from e2e.vllm.stand import Stand, client
 from swingpool.picker.fleet import Fleet
-from swingpool.picker.kv_feed import Feed
+from swingpool.picker.kv_feed import CatchingUp, Feed
 from swingpool.picker.tokens import Tokens
 from swingpool_control import names
 from swingpool_control.placement.account import Account
@@ -66,6 +66,7 @@ class _Follower:
             events=f"127.0.0.1:{ports[0]}",
             replay=f"127.0.0.1:{ports[1]}",
             present=self.present,
+            catching_up=CatchingUp(),
         )
         account = Account(self.server.address, TYPICAL)
         fleet.dispatcher.changed(account, role=names.ROLE_PREFILL, in_rotation=True)

@@ -8,9 +8,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from swingpool.picker.fleet import Fleet
-from swingpool.picker.kv_feed import Feed
+from swingpool.picker.kv_feed import CatchingUp, Feed
 from swingpool.picker.worker import Worker
 
+MOST_SOCKETS = 16_384
+"""A worker takes three while its past is told, then two."""
 _PREFIX = "swingpool_router_kv_events_"
 
 
@@ -26,6 +28,8 @@ class KVEvents(Collector):
         self._present = fleet.dispatcher.roster.present
         self._told = self._present.follow()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._context.set(zmq.MAX_SOCKETS, MOST_SOCKETS)
+        self._catching_up = CatchingUp()
         self._feeds: dict[Worker, tuple[Feed, asyncio.Task[None]]] = {}
         fleet.on_membership(self.follow)
 
@@ -44,6 +48,7 @@ class KVEvents(Collector):
                     events=member.kv_events,
                     replay=member.kv_replay,
                     present=self._present,
+                    catching_up=self._catching_up,
                 )
                 self._feeds[worker] = feed, asyncio.create_task(feed.follow(), name=f"kv events {member.pod}")
 

@@ -8,6 +8,7 @@ is the same does what is known hold, and what follows it fill the gap.
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncGenerator, Iterator
 
 import msgspec
@@ -20,16 +21,25 @@ from swingpool_control.vllm import kv_events
 
 CONNECT_S = 5.0
 ANSWER_S = 10.0
-"""For the next message of those that are told again."""
+"""For the first message of those that are told again."""
+PAUSE_S = 2.0
+"""For each of the others, which come in one go: without it the last ones were dropped."""
 RETRY_S = 1.0
 MOST_MESSAGES = 20_000
-"""Held unread, of either kind: twice what a worker keeps."""
+"""Held unread, of those that come as things happen: some minutes' worth."""
+MOST_TOLD_AGAIN = 1_000
+"""And of those that are told again."""
 MOST_BYTES = 64 * 1024 * 1024
 """Of one message."""
 MOST_ROUNDS = 50
 """In which a worker is asked to tell again: it drops what it cannot send at once."""
 _BLOCKS_AT_ONCE = 64
 """Taken in before others get their turn."""
+CATCHING_UP = 4
+"""Workers whose past is taken in at a time."""
+SHARE = 0.2
+"""Of the processor, that this may take."""
+_LEAST_REST_S = 0.005
 _HEARTBEAT_MS, _SILENCE_MS = 2_000, 6_000
 _ENDED = zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 _WATCHED = _ENDED | zmq.EVENT_HANDSHAKE_SUCCEEDED
@@ -41,6 +51,21 @@ log = logging.getLogger(__name__)
 
 class LostError(Exception):
     """The connection is of no use any more; says why."""
+
+
+class CatchingUp:
+    """Takes in what was told before without keeping requests waiting: few workers at a time, and slowly."""
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Semaphore(CATCHING_UP)
+        self._free_s = 0.0
+
+    async def rest(self, began_s: float) -> None:
+        """Wait after some work as long as it takes for that to have been no more than its share."""
+        now_s = time.monotonic()
+        self._free_s = max(self._free_s, began_s) + (now_s - began_s) / SHARE
+        if self._free_s - now_s > _LEAST_REST_S:
+            await asyncio.sleep(self._free_s - now_s)
 
 
 class _Sockets:
@@ -56,7 +81,7 @@ class _Sockets:
     def connect(self, kind: int, address: str, *, monitored: bool = False) -> "zmq.Socket[bytes]":
         """Return a socket that connects, once."""
         socket = self._context.socket(kind)
-        socket.setsockopt(zmq.RCVHWM, MOST_MESSAGES)
+        socket.setsockopt(zmq.RCVHWM, MOST_MESSAGES if kind == zmq.SUB else MOST_TOLD_AGAIN)
         socket.setsockopt(zmq.MAXMSGSIZE, MOST_BYTES)
         socket.setsockopt(zmq.RECONNECT_IVL, -1)
         socket.setsockopt(zmq.HEARTBEAT_IVL, _HEARTBEAT_MS)
@@ -105,12 +130,21 @@ class Feed:
         events: `host:port` where it publishes.
         replay: `host:port` where it tells again.
         present: takes in what it tells.
+        catching_up: shared by all feeds.
     """
 
     def __init__(
-        self, context: "zmq.Context[zmq.Socket[bytes]]", *, worker: str, events: str, replay: str, present: Present
+        self,
+        context: "zmq.Context[zmq.Socket[bytes]]",
+        *,
+        worker: str,
+        events: str,
+        replay: str,
+        present: Present,
+        catching_up: CatchingUp,
     ) -> None:
         self._context = context
+        self._catching_up = catching_up
         self._worker = worker
         self._events, self._replay = events, replay
         self._present = present
@@ -119,6 +153,8 @@ class Feed:
         """Number of the message that comes next; 0 if nothing is known."""
         self._last = b""
         """The one before it."""
+        self._cut = False
+        """Whether what was told again last ended without saying so."""
         self._settled = False
         """Whether a message has come since it told again: there are no more from before that."""
         self.connected = False
@@ -131,8 +167,11 @@ class Feed:
             sockets = _Sockets(self._context)
             try:
                 await self._session(sockets)
-            except (LostError, zmq.ZMQError) as error:
+            except (LostError, zmq.ZMQError, kv_events.EventError) as error:
                 why = str(error)
+            except Exception:  # whatever a worker may send, it shall be followed again
+                log.exception("a fault while %s was followed", self._worker)
+                why = "following it met a fault"
             finally:
                 sockets.close()
                 self.connected = False
@@ -150,8 +189,9 @@ class Feed:
         except TimeoutError:
             raise LostError(f"{self._events} does not answer within {CONNECT_S:g} s") from None
         self.connected = True
-        if not self._next or not await self._resumed(sockets):
-            await self._anew(sockets)
+        async with self._catching_up.turn:
+            if not self._next or not await self._resumed(sockets):
+                await self._anew(sockets)
         self._told.quiet(self._worker, "")
         self._settled = False
         while True:
@@ -164,10 +204,10 @@ class Feed:
                 await self._heard(sockets, kv_events.number(frames[1]), frames[2])
 
     async def _connect(self, sockets: _Sockets, live: "zmq.Socket[bytes]") -> None:
+        sockets.changed.clear()
         while not self._look(live):
+            await sockets.changed.wait()
             sockets.changed.clear()
-            if not self._look(live):
-                await sockets.changed.wait()
 
     def _look(self, live: "zmq.Socket[bytes]") -> bool:
         """Tell whether a connection has come about since the last look.
@@ -188,16 +228,18 @@ class Feed:
             if self._settled:
                 raise LostError("it counts its messages anew")
             return
-        if number > self._next:
+        missed = number > self._next
+        if missed:
             self.gaps += 1
             self._told.quiet(self._worker, "messages of it were lost")
             await self._again(sockets, self._next)
-            self._told.quiet(self._worker, "")
         if number > self._next:
             self._begin(number, missing=TRUNCATED)
         if number == self._next:
             await self._take_in(number, payload)
             self._settled = True
+        if missed:
+            self._told.quiet(self._worker, "")
 
     async def _anew(self, sockets: _Sockets) -> None:
         """Forget what is known, and take in all that the worker tells again."""
@@ -214,10 +256,15 @@ class Feed:
                 elif first and (number != self._next - 1 or payload != self._last):
                     return False
                 first = False
+        if self._cut and not first:
+            await self._again(sockets, -1)
         return not first
 
     async def _again(self, sockets: _Sockets, start: int) -> None:
-        """Take in what the worker tells again from a number on; if that is gone, from the oldest that is left."""
+        """Take in what the worker tells again from a number on; if that is gone, from the oldest that is left.
+
+        A negative number is never gone.
+        """
         for _ in range(MOST_ROUNDS):
             before, whole = self._next, True
             async for number, payload in self._told_again(sockets, self._next):
@@ -227,7 +274,7 @@ class Feed:
                     await self._take_in(number, payload)
                 elif number > self._next:
                     whole = False  # it sent more than the connection took
-            if whole or self._next == before:
+            if (whole and not self._cut) or self._next == before:
                 return
             start = -1
 
@@ -236,17 +283,24 @@ class Feed:
         try:
             with _refused(self._replay):
                 socket.send_multipart([b"", start.to_bytes(8, "big")], zmq.NOBLOCK)
-            while True:
-                frame, payload = await self._answer(sockets, socket)
-                if frame == kv_events.END:
-                    return
-                yield kv_events.number(frame), payload
+            answer = await self._answer(sockets, socket, ANSWER_S)
+            if answer is None:
+                raise LostError(f"{self._replay} does not tell again within {ANSWER_S:g} s")
+            while answer is not None and answer[0] != kv_events.END:
+                began_s = time.monotonic()
+                yield kv_events.number(answer[0]), answer[1]
+                await self._catching_up.rest(began_s)
+                answer = await self._answer(sockets, socket, PAUSE_S)
+            self._cut = answer is None
         finally:
             sockets.close(socket)
 
-    async def _answer(self, sockets: _Sockets, socket: "zmq.Socket[bytes]") -> tuple[bytes, bytes]:
+    async def _answer(
+        self, sockets: _Sockets, socket: "zmq.Socket[bytes]", limit_s: float
+    ) -> tuple[bytes, bytes] | None:
+        """Return the next message that is told again, None if none comes within a time."""
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(limit_s):
                 while True:
                     sockets.changed.clear()
                     frames = _take(socket)
@@ -254,14 +308,13 @@ class Feed:
                         return kv_events.replayed(frames)
                     await sockets.changed.wait()
         except TimeoutError:
-            raise LostError(f"{self._replay} does not tell again within {ANSWER_S:g} s") from None
-        except kv_events.EventError as error:
-            raise LostError(str(error)) from error
+            return None
 
     # What it tells
 
     def _begin(self, number: int, *, missing: str) -> None:
         self._present.begin(self._worker, missing=missing)
+        self._told.quiet(self._worker, "what it told is taken in still")
         self._next, self._last = number, b""
 
     async def _take_in(self, number: int, payload: bytes) -> None:

@@ -29,8 +29,6 @@ from tests.support.router_stand import MODEL
 from tests.support.waiting import until_async
 from tools import compiled
 
-NAMESPACE = "several-pickers"
-PODS = path("Pod", NAMESPACE)
 ROLES = {f"{role[0]}{number}": role for role, count in (("prefill", 4), ("decode", 2)) for number in range(count)}
 ADDRESSES = {name: f"127.0.9.{number}" for number, name in enumerate(ROLES, 1)}
 REQUESTS = 240
@@ -42,6 +40,7 @@ class Router:
     """One router pod's processes."""
 
     name: str
+    namespace: str
     directory: Path
     port: int = field(default_factory=free_port)
     http_port: int = field(default_factory=free_port)
@@ -70,7 +69,7 @@ class Router:
         config.write_text(json.dumps(bootstrap(settings)))
         picker = [
             *swingpool("picker"),
-            *("--cluster", "chat", "--namespace", NAMESPACE, "--kubeconfig", str(kubeconfig)),
+            *("--cluster", "chat", "--namespace", self.namespace, "--kubeconfig", str(kubeconfig)),
             *("--pod-name", self.name, "--eds-file", str(eds), "--grpc-socket", str(socket)),
             *("--http-host", "127.0.0.1", "--http-port", str(self.http_port)),
             *("--envoy-admin", f"127.0.0.1:{self.admin_port}", "--log-format", "text"),
@@ -96,11 +95,11 @@ def _spawn(stack: ExitStack, log: Path, command: list[str], environment: dict[st
     stack.callback(process.kill)
 
 
-def _pod(name: str, **labels: str) -> dict[str, Any]:
+def _pod(namespace: str, name: str, **labels: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {names.LABEL_CLUSTER: "chat", **labels}},
+        "metadata": {"name": name, "namespace": namespace, "labels": {names.LABEL_CLUSTER: "chat", **labels}},
         "spec": {"containers": [{"name": "main", "image": "none"}], "nodeName": "nowhere"},
     }
 
@@ -114,19 +113,21 @@ def _telling(address: str) -> tuple[str, str]:
 
 
 def _make(plane: ControlPlane, pod: dict[str, Any], address: str) -> None:
-    name = pod["metadata"]["name"]
-    plane.api.apply(f"{PODS}/{name}", pod)
-    head = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}}
-    plane.api.apply(f"{PODS}/{name}/status", head | {"status": ready_status(address)})
+    name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+    pods = path("Pod", namespace)
+    plane.api.apply(f"{pods}/{name}", pod)
+    head = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}}
+    plane.api.apply(f"{pods}/{name}/status", head | {"status": ready_status(address)})
 
 
 @pytest.fixture
 def routers(control_plane: ControlPlane, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[list[Router]]:
     """Two router pods before four prefill and two decode workers, which may tell what their KV caches hold."""
     tell = bool(getattr(request, "param", False))
-    found = [Router(name, tmp_path / name, kv_events=tell) for name in ("chat-router-a", "chat-router-b")]
+    namespace = "pickers-that-are-told" if tell else "several-pickers"  # the first one goes in the background
+    found = [Router(name, namespace, tmp_path / name, kv_events=tell) for name in ("chat-router-a", "chat-router-b")]
     with ExitStack() as stack:
-        stack.enter_context(pods_namespace(control_plane, NAMESPACE))
+        stack.enter_context(pods_namespace(control_plane, namespace))
         for name, role in ROLES.items():
             arguments = ["--host", ADDRESSES[name], *(_telling(ADDRESSES[name]) if tell else ())]
             command, environment = simulated_worker(
@@ -135,11 +136,11 @@ def routers(control_plane: ControlPlane, tmp_path: Path, request: pytest.Fixture
             _spawn(stack, tmp_path / f"{name}.log", command, environment)
             labels = {names.LABEL_COMPONENT: names.COMPONENT_WORKER, names.LABEL_ROLE: role}
             labels |= {names.LABEL_KV_EVENTS: "true"} if tell else {}
-            _make(control_plane, _pod(name, **labels), ADDRESSES[name])
+            _make(control_plane, _pod(namespace, name, **labels), ADDRESSES[name])
         for number, router in enumerate(found):
             _make(
                 control_plane,
-                _pod(router.name, **{names.LABEL_COMPONENT: names.COMPONENT_ROUTER}),
+                _pod(namespace, router.name, **{names.LABEL_COMPONENT: names.COMPONENT_ROUTER}),
                 f"127.0.9.{100 + number}",
             )
             router.start(stack, control_plane.kubeconfig)

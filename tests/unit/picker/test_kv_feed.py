@@ -10,7 +10,7 @@ import zmq
 
 from e2e.ports import free_port
 from swingpool.picker import kv_feed
-from swingpool.picker.kv_feed import Feed
+from swingpool.picker.kv_feed import CatchingUp, Feed
 from swingpool_control.placement.chains import chain_of
 from swingpool_control.placement.present import Present
 from swingpool_control.placement.told import Told
@@ -24,11 +24,12 @@ WORKER = "w"
 class Engine:
     """Publishes as vLLM does, and errs on demand."""
 
-    def __init__(self, port: int, replay_port: int, *, keeps: int = 1000) -> None:
+    def __init__(self, port: int, replay_port: int, *, keeps: int = 1000, sends: int = 1000) -> None:
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.live = self.context.socket(zmq.PUB)
         self.live.bind(f"tcp://127.0.0.1:{port}")
         self.replay = self.context.socket(zmq.ROUTER)
+        self.replay.setsockopt(zmq.SNDHWM, sends)
         self.replay.bind(f"tcp://127.0.0.1:{replay_port}")
         self.kept: deque[tuple[int, bytes]] = deque(maxlen=keeps)
         self.number = 0
@@ -77,6 +78,7 @@ class Stand:
             events=f"127.0.0.1:{self.ports[0]}",
             replay=f"127.0.0.1:{self.ports[1]}",
             present=self.present,
+            catching_up=CatchingUp(),
         )
         self.tasks: list[asyncio.Task[None]] = []
         self.engine: Engine | None = None
@@ -87,9 +89,9 @@ class Stand:
         assert self.present.told is not None
         return self.present.told
 
-    def start(self, *, keeps: int = 1000) -> Engine:
+    def start(self, *, keeps: int = 1000, sends: int = 1000) -> Engine:
         """Start an engine."""
-        self.engine = Engine(*self.ports, keeps=keeps)
+        self.engine = Engine(*self.ports, keeps=keeps, sends=sends)
         self.tasks.append(asyncio.create_task(self.engine.answer()))
         return self.engine
 
@@ -164,6 +166,24 @@ async def test_what_is_lost_while_it_is_told_again_is_asked_for_once_more(stand:
     engine.skips = {4, 5}
     await _until("all is known", lambda: stand.told.knows(WORKER) and stand.has(*range(10)))
     assert 4 in engine.asked
+
+
+async def test_more_than_fits_into_a_connection_is_told_again_in_parts(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A publisher drops what it cannot send at once, and with it may go the message that says it is all."""
+    monkeypatch.setattr(kv_feed, "PAUSE_S", 0.1)
+    monkeypatch.setattr(kv_feed, "MOST_TOLD_AGAIN", 10)
+    monkeypatch.setattr(kv_feed, "SHARE", 1.0)
+    engine = stand.start(sends=10)
+    padding = "x" * 100_000
+    for block in range(1, 250):
+        event = {"type": "BlockStored", "block_hashes": [block], "parent_block_hash": None, "block_size": SIZE}
+        event |= {"token_ids": [block] * SIZE, "padding": padding}
+        engine.tell(block, raw=msgspec.msgpack.encode([1.0, [event]]))
+    await _until("all seems to be known", lambda: stand.told.knows(WORKER))
+    assert stand.told.count(WORKER) == 249
+    assert len(engine.asked) > 1
 
 
 async def test_what_is_not_told_any_more_is_missing(stand: Stand) -> None:

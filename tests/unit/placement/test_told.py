@@ -1,5 +1,6 @@
 """What workers tell of their caches: whatever they store and remove, in whatever order, is looked up as it is."""
 
+from array import array
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -133,6 +134,20 @@ def test_who_is_quiet_is_not_known_until_it_speaks() -> None:
     assert told.why_not("a") == "it has blocks of a second kind"
 
 
+def test_after_something_that_is_not_followed_nothing_is_known_and_for_good_nothing_ever() -> None:
+    told, engine = Told(), Engine()
+    told.begin("a")
+    told.take("a", engine.store(PROMPTS[0], 0, 4))
+    told.take("a", Unfollowed(why="a message was not read"))
+    assert told.depth("a", chain(PROMPTS[0])) == 0, "it may have told that they are gone"
+    told.take("a", engine.store(PROMPTS[0], 0, 3))
+    assert told.depth("a", chain(PROMPTS[0])) == 3
+    told.take("a", Unfollowed(why="a second kind", for_good=True))
+    told.take("a", engine.store(PROMPTS[0], 0, 3))
+    told.take("a", Cleared())
+    assert (told.depth("a", chain(PROMPTS[0])), told.why_not("a")) == (0, "a second kind")
+
+
 def test_events_that_contradict_themselves_are_told_from_others() -> None:
     for worker, event in {
         "a": Stored(keys=(1, 2), parent=None, tokens=[1] * 7, block_tokens=4),
@@ -171,6 +186,11 @@ def test_prompts_share_as_many_blocks_as_they_begin_alike(one: list[int], other:
     while alike < min(len(one), len(other)) and one[alike] == other[alike]:
         alike += 1
     assert common(chain(one), chain(other)) == alike // SIZE
+
+
+def test_tokens_may_come_as_a_list_or_packed() -> None:
+    assert chain_of(array("q", range(20)), block_tokens=SIZE) == chain(list(range(20)))
+    assert chain_of(array("d", [1.0] * 20), block_tokens=SIZE) == ()  # type: ignore[arg-type]
 
 
 def test_a_prompt_that_is_no_list_of_numbers_has_no_blocks() -> None:

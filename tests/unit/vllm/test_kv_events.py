@@ -76,6 +76,7 @@ def test_a_batch_may_be_a_map() -> None:
 def test_caches_in_which_prefixes_count_otherwise_are_not_followed(change: dict[str, Any]) -> None:
     [event] = _read(STORED | change)
     assert isinstance(event, Unfollowed)
+    assert event.for_good
 
 
 @pytest.mark.parametrize(
