@@ -153,8 +153,6 @@ class Feed:
         """Number of the message that comes next; 0 if nothing is known."""
         self._last = b""
         """The one before it."""
-        self._cut = False
-        """Whether what was told again last ended without saying so."""
         self._settled = False
         """Whether a message has come since it told again: there are no more from before that."""
         self.connected = False
@@ -256,27 +254,29 @@ class Feed:
                 elif first and (number != self._next - 1 or payload != self._last):
                     return False
                 first = False
-        if self._cut and not first:
+        if not first:
             await self._again(sockets, -1)
         return not first
 
     async def _again(self, sockets: _Sockets, start: int) -> None:
         """Take in what the worker tells again from a number on; if that is gone, from the oldest that is left.
 
-        A negative number is never gone.
+        It sends more than the connection takes, and what is dropped may be the end, after which it says that it has
+        told all: that is so when it has nothing new to tell. A negative number is never gone.
         """
         for _ in range(MOST_ROUNDS):
-            before, whole = self._next, True
-            async for number, payload in self._told_again(sockets, self._next):
-                if number > self._next and self._next == start and whole:
+            before = self._next
+            first = True
+            async for number, payload in self._told_again(sockets, before):
+                if first and number > before == start:
                     self._begin(number, missing=TRUNCATED)
                 if number == self._next:
                     await self._take_in(number, payload)
-                elif number > self._next:
-                    whole = False  # it sent more than the connection took
-            if (whole and not self._cut) or self._next == before:
+                first = False
+            if self._next == before:
                 return
             start = -1
+        raise LostError(f"{self._replay} was asked {MOST_ROUNDS} times to tell again, and is not done")
 
     async def _told_again(self, sockets: _Sockets, start: int) -> AsyncGenerator[tuple[int, bytes], None]:
         socket = sockets.connect(zmq.DEALER, self._replay)
@@ -291,7 +291,6 @@ class Feed:
                 yield kv_events.number(answer[0]), answer[1]
                 await self._catching_up.rest(began_s)
                 answer = await self._answer(sockets, socket, PAUSE_S)
-            self._cut = answer is None
         finally:
             sockets.close(socket)
 
