@@ -6,6 +6,8 @@ not make the picker deaf to the ends of all other requests.
 
 from collections.abc import Iterator
 
+from swingpool.telemetry.varint import varint
+
 _HTTP_LOGS, _LOG_ENTRY, _REQUEST = 2, 1, 3
 """Fields that lead from a StreamAccessLogsMessage to what an entry tells of a request."""
 
@@ -38,7 +40,7 @@ def _within(data: bytes, path: tuple[int, ...]) -> bytes:
                 kept.append(field)
         elif number == path[0] and value is not None:
             inner = _within(value, path[1:])
-            kept.append(_varint(number << 3 | _SIZED) + _varint(len(inner)) + inner)
+            kept.append(varint(number << 3 | _SIZED) + varint(len(inner)) + inner)
         else:
             kept.append(field)
     return b"".join(kept)
@@ -87,12 +89,3 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
         if data[at - 1] < 0x80:
             return value, at
         shift += 7
-
-
-def _varint(value: int) -> bytes:
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    found.append(value)
-    return bytes(found)

@@ -16,6 +16,8 @@ from functools import lru_cache
 
 import aiohttp
 
+from swingpool.telemetry.varint import varint
+
 FLUSH_S = 1.0
 MOST_SPANS = 16_384
 """Spans that wait to be sent; more are dropped, and that is said."""
@@ -160,7 +162,7 @@ def _value(value: AttributeValue) -> bytes:
     if isinstance(value, bool):
         return bytes((2 << 3, value))
     if isinstance(value, int):
-        return bytes((3 << 3,)) + _varint(value & (1 << 64) - 1)
+        return bytes((3 << 3,)) + varint(value & (1 << 64) - 1)
     if isinstance(value, float):
         return bytes((4 << 3 | 1,)) + _DOUBLE.pack(value)
     return _bytes(1, value.encode(errors="replace"))
@@ -168,21 +170,10 @@ def _value(value: AttributeValue) -> bytes:
 
 def _bytes(number: int, payload: bytes) -> bytes:
     """Return a serialised field that holds a message, a text or bytes; all numbers here are below 16."""
-    return bytes((number << 3 | 2,)) + _varint(len(payload)) + payload
+    return bytes((number << 3 | 2,)) + varint(len(payload)) + payload
 
 
 @lru_cache(maxsize=256)
 def _name(number: int, text: str) -> bytes:
     """Return a serialised field that holds one of a few texts."""
     return _bytes(number, text.encode())
-
-
-def _varint(value: int) -> bytes:
-    if value < 0x80:
-        return bytes((value,))
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)

@@ -266,13 +266,17 @@ def _profile(given: str | None, *, model: str, source: str, product: str | None)
         raise OptionError(f"--profile {given}: {error.strerror}") from error
 
 
+def _read_json(option: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise OptionError(f"{option} is not JSON: {error}") from error
+
+
 def _kv_transfer(text: str | None, environment: Mapping[str, str]) -> KVTransfer | None:
     if text is None:
         return None
-    try:
-        config: Any = json.loads(text)
-    except ValueError as error:
-        raise OptionError(f"--kv-transfer-config is not JSON: {error}") from error
+    config = _read_json("--kv-transfer-config", text)
     if not isinstance(config, dict) or config.get("kv_connector") != "NixlConnector":
         raise OptionError('--kv-transfer-config needs "kv_connector": "NixlConnector", the one that is simulated')
     policy = config.get("kv_load_failure_policy", "fail")
@@ -297,10 +301,7 @@ def _kv_transfer(text: str | None, environment: Mapping[str, str]) -> KVTransfer
 def _kv_events(text: str | None) -> KVEvents | None:
     if text is None:
         return None
-    try:
-        config: Any = json.loads(text)
-    except ValueError as error:
-        raise OptionError(f"--kv-events-config is not JSON: {error}") from error
+    config = _read_json("--kv-events-config", text)
     if not isinstance(config, dict):
         raise OptionError("--kv-events-config must be a JSON object")
     if not config.get("enable_kv_cache_events") or config.get("publisher", "zmq") != "zmq":

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -217,7 +218,7 @@ async def _ready(routers: list[Router], session: aiohttp.ClientSession) -> None:
 
         await until_async("Envoy serves", serves)
         if router.kv_events:
-            await until_async("all caches are known", lambda router=router: _knows(router, session))  # type: ignore[misc]
+            await until_async("all caches are known", partial(_knows, router, session))
 
 
 async def _knows(router: Router, session: aiohttp.ClientSession) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 import msgspec
 import pytest
@@ -238,7 +239,7 @@ async def test_after_a_broken_connection_the_rest_is_told_again(stand: Stand, dr
     await _until("all is known", lambda: stand.told.knows(WORKER))
     for block in (1, 2, 3, 4):
         engine.tell(block)
-        await _until("it is known", lambda block=block: stand.has(*range(1, block + 1)))  # type: ignore[misc]
+        await _until("it is known", partial(stand.has, *range(1, block + 1)))
     engine.live.unbind(f"tcp://127.0.0.1:{stand.ports[0]}")
     engine.live.close(linger=0)
     await _until("it is quiet", lambda: not stand.told.knows(WORKER))
