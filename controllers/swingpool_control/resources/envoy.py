@@ -112,7 +112,7 @@ def _listener(settings: EnvoySettings) -> Config:
         "name": "router",
         "address": address(settings.listen_address, settings.listen_port),
         "per_connection_buffer_limit_bytes": BUFFER_LIMIT_BYTES,
-        # Else the kernel's choice gives one thread a fifth more of them, and they wait for it as long as they last.
+        # Else chance gives one thread more of them, and they wait for it as long as they last.
         "connection_balance_config": {"exact_balance": {}},
         # Clients that vanished without a word are noticed within two minutes.
         "socket_options": _keepalive_options(idle_s=60, interval_s=10, probes=6),
